@@ -1,0 +1,98 @@
+"""What every registry refuses before it asks its service, and how it decides a place.
+
+What must hold:
+- No argument reaches a service that could be cut, padded, folded or misread there.
+- Registries that can't decide in one request decide with ``judge``, so that all give the same answers.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from siltstone.commit.registry import POSITION_MAX, SCOPE_BYTES_MAX, VALUE_BYTES_MAX, Behind, Claim, Truncated
+from siltstone.errors import InvalidInputError, LimitExceededError
+
+DIGEST_PATTERN = re.compile(r"(?:[0-9a-f]{64})?")
+
+
+class Range(msgspec.Struct, frozen=True):
+    """A range claim: every position under ``below`` is taken; ``digest`` is that of the last of them."""
+
+    below: int
+    digest: str
+
+
+NO_RANGE = Range(0, "")
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """All that decides about one place, read at one instant."""
+
+    truncated: Range
+    bound: Claim | None
+    previous: Claim | None
+
+
+def judge(claim: Claim, standing: Standing, *, chained: bool) -> Claim | Behind | Truncated | None:
+    """What a registry answers to ``claim``; None where the place is free and may be taken."""
+    truncated = standing.truncated
+    if claim.position < truncated.below:
+        return Truncated(truncated.below)
+    if standing.bound is not None:
+        return standing.bound
+    if not chained or claim.position == 0:
+        return None
+    previous = standing.previous
+    if claim.position == truncated.below:
+        previous = Claim(claim.scope, truncated.below - 1, truncated.digest, "", "")
+    if previous is None or previous.digest != claim.parent:
+        return Behind(previous)
+    return None
+
+
+def check_claim(claim: Claim) -> None:
+    """Raise InvalidInputError unless the claim can be kept as it is."""
+    check_place(claim.scope, claim.position)
+    check_digest(claim.digest, "digest")
+    check_digest(claim.parent, "parent")
+    _check_text(claim.value, "value", VALUE_BYTES_MAX)
+
+
+def check_place(scope: str, position: int) -> None:
+    """Raise InvalidInputError unless this can be a place."""
+    check_scope(scope)
+    check_position(position, "position")
+
+
+def check_scope(scope: str) -> None:
+    """Raise InvalidInputError unless this can name a scope."""
+    _check_text(scope, "scope", SCOPE_BYTES_MAX)
+    if not scope:
+        raise InvalidInputError("scope is empty", hint="name what is decided, such as a log's id")
+
+
+def check_position(position: int, name: str) -> None:
+    """Raise InvalidInputError unless this can be a position."""
+    if type(position) is not int or not 0 <= position <= POSITION_MAX:
+        raise InvalidInputError(f"{name} is {position!r}", hint="give an integer from 0 to 2**63 - 1", found=position)
+
+
+def check_digest(digest: str, name: str) -> None:
+    """Raise InvalidInputError unless this is a digest or empty."""
+    if not isinstance(digest, str) or DIGEST_PATTERN.fullmatch(digest) is None:
+        raise InvalidInputError(f"{name} is not a sha256", hint="give 64 lower-case hex digits, or an empty string")
+
+
+def _check_text(text: str, name: str, bytes_max: int) -> None:
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{name} is {type(text).__name__}", hint="give a string")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{name} holds half a character", hint="give text that UTF-8 can hold") from error
+    if "\0" in text:
+        raise InvalidInputError(f"{name} holds a NUL character", hint="remove it")
+    if size > bytes_max:
+        raise LimitExceededError(f"{name} takes {size} bytes", hint=f"at most {bytes_max}", found=size, limit=bytes_max)

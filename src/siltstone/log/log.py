@@ -1,0 +1,438 @@
+"""Log: numbered immutable entries, each place decided once.
+
+What must hold:
+- An entry is acknowledged (``append`` returns) only when its place was decided for it, the floor was
+  known not to have passed the place after that, and, where the store is not known to keep its word, a
+  witness was left and found alone.
+- A retry of an operation carries the same op id and, at one place, the same bytes.
+- The floor is raised before anything is deleted, and what lies below is kept for twice the time that a
+  writer may trust an earlier look at the floor, measured by the store's own clock.
+- A writer meets a higher epoch at its place or not at all: it then gets FencedError and no acknowledgement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Self
+
+from siltstone import paths
+from siltstone.errors import (
+    ClosedError,
+    CommitUnknownError,
+    ConflictError,
+    FencedError,
+    InvalidInputError,
+    LimitExceededError,
+    SiltstoneError,
+    TruncatedError,
+    UnavailableError,
+    UnsafeStoreError,
+)
+from siltstone.format.frame import digest
+from siltstone.format.records import BODY_BYTES_MAX, Header, Hint, Identity, encode_entry, encode_hint
+from siltstone.ids import is_id
+from siltstone.log.marks import Entry, Mark
+from siltstone.log.reader import LogReader
+from siltstone.log.truncate import Truncation, truncate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from siltstone.commit.base import CommitStore
+    from siltstone.env import Env
+    from siltstone.format.records import Kind
+    from siltstone.store.base import Store
+
+HINT_EVERY = 256
+HINT_EVERY_CHEAP = 64
+CONFLICTS_BEFORE_LOOKING = 3
+
+
+class Log(LogReader):
+    """A handle on one log. Threads may share it; appends of one handle go one at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        root: str,
+        identity: Identity,
+        genesis: str,
+        commits: CommitStore,
+        *,
+        env: Env,
+        writer: str = "",
+        before_write: Callable[[], None] = lambda: None,
+        lookup: Callable[[str], Mark | None] | None = None,
+    ) -> None:
+        super().__init__(store, root, identity, genesis, commits)
+        self._env = env
+        self._writer = writer
+        self._before_write = before_write
+        self._lookup = lookup
+        self._lock = threading.RLock()
+        self._tip: Mark | None = None
+        self._last: Mark | None = None  # end of the last entry this handle was acknowledged
+        self._hinted_at = 0
+        self._floor = 0
+        self._floor_read_at: float | None = None
+        self._closed = False
+        self._prepared = False
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def append(self, body: bytes, *, after: Mark, epoch: int | None = None, op: str = "") -> Mark:
+        """Add an entry right behind ``after`` and return the mark behind it.
+
+        Raises ConflictError (another's entry is there; its ``facts["end"]`` is the mark behind it),
+        FencedError (one of a higher epoch is), CommitUnknownError (not known; look ``op`` up).
+        """
+        check_body(body)
+        with self._writing():
+            return self._append(body, after, after.epoch if epoch is None else epoch, op or self._env.ids.new(), "data")
+
+    def add(self, body: bytes, *, epoch: int | None = None, op: str = "") -> Mark:
+        """Add an entry wherever the log ends, behind whatever gets there first.
+
+        With ``op``, an operation that is already in the log (above the floor) is not added again: the
+        mark behind its entry is returned. Raises ConflictError only when patience ran out.
+        """
+        check_body(body)
+        with self._writing():
+            if op:
+                found = self.find(check_op(op))
+                if found is not None:
+                    return found.end
+            return self._add(body, epoch, op or self._env.ids.new())
+
+    def _add(self, body: bytes, epoch: int | None, op: str) -> Mark:
+        mark = self._tip or self._checked_tip()
+        conflicts = 0
+        for _ in self._env.tries():
+            for _ in range(CONFLICTS_BEFORE_LOOKING):
+                try:
+                    return self._append(body, mark, mark.epoch if epoch is None else epoch, op, "data")
+                except ConflictError as error:
+                    mark = _end_of(error)
+                    conflicts += 1
+            mark = self._checked_tip(mark)
+        raise ConflictError(
+            f"another writer was first {conflicts} times within {self._env.patience_s} s",
+            hint="try again; fewer writers, or batches of several changes, help",
+            end=mark,
+            op=op,
+        )
+
+    def _append(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind) -> Mark:
+        if after.epoch > epoch:
+            raise self._fenced(epoch, after.epoch, after.position - 1)
+        while True:
+            data = self._encode(body, after, epoch, op, kind)
+            winner = self._decide(data, after, op)
+            entry = self.read(winner, after.position)
+            if winner == data or entry.op == op:
+                return self._acknowledge(entry, winner)
+            self._check_floor_or_chain(entry, after, op)
+            if entry.epoch > epoch:
+                raise self._fenced(epoch, entry.epoch, entry.position, entry.writer)
+            if entry.epoch == epoch:
+                self._tip = entry.end
+                raise ConflictError(
+                    f"entry {entry.position} was taken by {entry.writer or 'another writer'}",
+                    hint="read what landed, then append behind it",
+                    end=entry.end,
+                    op=op,
+                )
+            after = entry.end  # a fenced writer's entry: dead, and only a step in the chain
+
+    def _encode(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind) -> bytes:
+        header = Header(
+            log=self.identity.log,
+            position=after.position,
+            epoch=epoch,
+            op=op,
+            nonce=self._env.ids.new(),
+            prev=after.digest,
+            kind=kind,
+            writer=self._writer,
+            time_ms=self._env.clock.wall_ms(),
+        )
+        return encode_entry(header, body)
+
+    def _decide(self, data: bytes, after: Mark, op: str) -> bytes:
+        try:
+            return self.commits.decide(self.place(after), data)
+        except CommitUnknownError as error:
+            error.facts.update(op=op, position=after.position, digest=digest(data))
+            self._tip = None
+            raise
+        except TruncatedError as error:
+            raise self._below_floor(op, after.position) from error
+
+    # -- before an acknowledgement ---------------------------------------------------------------
+
+    def _acknowledge(self, entry: Entry, data: bytes) -> Mark:
+        self._check_floor(entry.op, entry.position)
+        if self.identity.guard == "witness":
+            self._witness(entry, data)
+        self._tip = self._last = entry.end
+        self._hint(entry.position + 1)
+        return entry.end
+
+    def _check_floor(self, op: str, position: int) -> None:
+        """Raise unless the floor is known to be at or below ``position``, after the entry was decided."""
+        trust_s = self.identity.trust_ms / 1000 if self._trusting else 0.0
+        now = self._env.clock.monotonic()
+        if self._floor_read_at is None or now - self._floor_read_at >= trust_s:
+            try:
+                self._read_floor_now()
+            except UnavailableError as error:
+                self._tip = None
+                raise CommitUnknownError(
+                    f"entry {position} was written, but the floor can't be read: {error.message}",
+                    hint="look the op id up before running the operation again",
+                    op=op,
+                    position=position,
+                ) from error
+        if position < self._floor:
+            raise self._below_floor(op, position)
+
+    @property
+    def _trusting(self) -> bool:
+        return self.identity.guard == "receipt" and self.identity.publish == "create"
+
+    def _read_floor_now(self) -> None:
+        started = self._env.clock.monotonic()  # before the request: trust runs from when it can have been true
+        failure: UnavailableError | None = None
+        for _ in self._env.tries():
+            try:
+                floors = self.floors()
+            except UnavailableError as error:
+                failure = error
+                continue
+            self._floor = max(self._floor, floors[-1].position if floors else 0)
+            self._floor_read_at = started
+            return
+        if failure is not None:
+            raise failure
+
+    def _check_floor_or_chain(self, entry: Entry, after: Mark, op: str) -> None:
+        """An entry that does not follow ours may be one that was put into a truncated place."""
+        if entry.prev != after.digest:
+            self._read_floor_now()
+            if after.position < self._floor:
+                raise self._below_floor(op, after.position)
+        self.check_follows(entry, after)
+
+    def _below_floor(self, op: str, position: int) -> SiltstoneError:
+        """What to raise for a place under the floor: it may be one's own entry, folded, or an empty slot."""
+        self._tip = None
+        found = self._lookup(op) if self._lookup else None
+        if found is not None:
+            return ConflictError(f"operation {op} was committed before, and folded", end=found, op=op, committed=True)
+        return CommitUnknownError(
+            f"position {position} lies below the floor {self._floor}: the log moved on while this writer waited",
+            hint="look the op id up in the newest state, then start again from the tip",
+            op=op,
+            position=position,
+            floor=self._floor,
+        )
+
+    def _witness(self, entry: Entry, data: bytes) -> None:
+        key = paths.witness(self.root, entry.position, entry.nonce)
+        failure: UnavailableError | None = None
+        for _ in self._env.tries():
+            try:
+                self.store.put(key, data)
+                self._check_alone(entry)
+            except UnavailableError as error:
+                failure = error
+            else:
+                return
+        self._tip = None
+        raise CommitUnknownError(
+            f"entry {entry.position} was written, but not its witness: {failure.message if failure else ''}",
+            hint="look the op id up before running the operation again",
+            op=entry.op,
+            position=entry.position,
+        )
+
+    def _check_alone(self, entry: Entry) -> None:
+        """Raise UnsafeStoreError where someone else was told that the place is theirs."""
+        others = []
+        for info in self.store.list(f"{self.root}{paths.WITNESS}/{paths.digits(entry.position)}"):
+            parsed = paths.parse_witness(self.root, info.key)
+            if parsed is not None and parsed[1] != entry.nonce:
+                others.append(parsed[1])
+        if others:
+            self._tip = None
+            raise UnsafeStoreError(
+                f"{self.store.uri} let {len(others) + 1} writers win entry {entry.position}: one of them is overwritten",
+                hint="this operation is not acknowledged; run `siltstone verify`, then `siltstone repair`, "
+                "and give the log a commit store",
+                op=entry.op,
+                position=entry.position,
+                others=tuple(others),
+            )
+
+    # -- fencing ---------------------------------------------------------------------------------
+
+    def fence(self, epoch: int, *, confirm: Callable[[], bool] = lambda: True) -> Mark:
+        """Put an entry of a higher epoch at the tip, behind whatever got in first; return the mark behind it.
+
+        ``confirm`` is asked afterwards whether the epoch is still the caller's. Raises FencedError where
+        another writer has that epoch or a higher one.
+        """
+        with self._writing():
+            mark = self._checked_tip(self._tip)
+            op = self._env.ids.new()
+            for _ in self._env.tries():
+                if mark.epoch >= epoch:
+                    raise self._fenced(epoch, mark.epoch, mark.position - 1)
+                try:
+                    end = self._append(b"", mark, epoch, op, "fence")
+                except ConflictError as error:
+                    mark = _end_of(error)
+                    continue
+                self._read_floor_now()
+                if end.position - 1 < self._floor or not confirm():
+                    self._tip = None
+                    raise self._fenced(epoch, None, end.position - 1)
+                return end
+            raise UnavailableError(f"the log grew all the time while it was fenced ({self._env.patience_s} s)")
+
+    def _fenced(self, epoch: int, found: int | None, position: int, who: str = "") -> FencedError:
+        self._tip = None
+        by = f"at epoch {found}" if found is not None else "beyond it"
+        return FencedError(
+            f"{self.root.rstrip('/') or 'the log'} is {by} at position {position}"
+            f"{f' (by {who})' if who else ''}, this writer at {epoch}",
+            hint="another writer took over; drop this one",
+            epoch=epoch,
+            found=found,
+            position=position,
+        )
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def _checked_tip(self, since: Mark | None = None) -> Mark:
+        """The tip; where witnesses are kept, one that no witness contradicts."""
+        mark = self.tip(since)
+        if self.identity.guard == "witness" and mark.position:
+            data = self.published(mark.position - 1)
+            if data is not None:
+                self._check_alone(self.read(data, mark.position - 1))
+        self._tip = mark
+        return mark
+
+    def find(self, op: str, *, since: Mark | None = None) -> Entry | None:
+        """The entry of an operation, looked for behind ``since`` (from the floor without it)."""
+        check_op(op)
+        return next((entry for entry in self.entries(since) if entry.op == op), None)
+
+    def restore(self, entry: Entry) -> Mark:
+        """Append a lost operation again, once; ``repair`` uses it, past witnesses that contradict the tip."""
+        with self._writing():
+            found = self.find(entry.op)
+            if found is not None:
+                return found.end
+            self._tip = self.tip()
+            return self._add(entry.body, None, entry.op)
+
+    def check_receipt(self, receipt: Mark) -> None:
+        """Raise where an acknowledged entry is no longer what it was; ``receipt`` is what ``append`` returned."""
+        position = receipt.position - 1
+        data = self.published(position) if position >= 0 else None
+        if position < 0 or (data is not None and digest(data) == receipt.digest):
+            return
+        if position < self.first().position:
+            return
+        if data is None:
+            raise self.lost(position, "it was acknowledged")
+        raise UnsafeStoreError(
+            f"{self.store.uri} replaced entry {position}, which was acknowledged",
+            hint="run `siltstone verify`, and give the log a commit store",
+            position=position,
+        )
+
+    # -- clean-up --------------------------------------------------------------------------------
+
+    def truncate(self, until: Mark) -> Truncation:
+        """Raise the floor to ``until``, then delete what a floor raised long enough ago allows.
+
+        Entries stay for twice the log's ``trust_ms`` after the floor passed them; a later call removes them.
+        """
+        with self._writing():
+            done = truncate(self, until)
+            self._floor = max(self._floor, done.floor)
+            return done
+
+    def _hint(self, position: int) -> None:
+        every = HINT_EVERY_CHEAP if self.cheap_probes else HINT_EVERY
+        if position % every == 0:
+            self._write_hint(position)
+
+    def _write_hint(self, position: int) -> None:
+        # Best effort: without it, finding the tip takes more requests.
+        with contextlib.suppress(SiltstoneError):
+            self.store.put(f"{self.root}{paths.HINT}", encode_hint(Hint(log=self.identity.log, position=position)))
+            self._hinted_at = position
+
+    def close(self) -> None:
+        """Check the last acknowledgement once more and end the handle; closing twice is fine.
+
+        Raises UnsafeStoreError where the store has replaced the entry that was acknowledged last.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._last is not None:
+                if self._last.position > self._hinted_at:
+                    self._write_hint(self._last.position)
+                self.check_receipt(self._last)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"this handle on {self!r} was closed", hint="open the log again")
+            if not self._prepared:
+                self._before_write()
+                self._prepared = True
+            yield
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:  # the error that ended the block matters more than one of closing
+            with contextlib.suppress(SiltstoneError):
+                self.close()
+
+    def __repr__(self) -> str:
+        decides = self.identity.commits or "the object store"
+        return f"Log({self.store.uri}/{self.root}, decided by {decides})"
+
+
+def _end_of(error: ConflictError) -> Mark:
+    end = error.facts["end"]
+    assert isinstance(end, Mark)  # noqa: S101 - set where the error is made
+    return end
+
+
+def check_body(body: object) -> None:
+    """Raise unless ``body`` can be an entry's body."""
+    if not isinstance(body, bytes):
+        raise InvalidInputError(f"an entry's body must be bytes, got {type(body).__name__}")
+    if len(body) > BODY_BYTES_MAX:
+        raise LimitExceededError(f"a body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}")
+
+
+def check_op(op: str) -> str:
+    """Return ``op`` if it is an op id."""
+    if not is_id(op):
+        raise InvalidInputError(f"op must be 32 lower-case hex digits, got {op!a}")
+    return op

@@ -1,0 +1,216 @@
+"""Creating and opening logs: identity, who decides, and what is refused.
+
+What must hold:
+- A log's identity is decided once, like everything else, and names the commit store that decides its
+  places; opening it for writing with another one, an emptied one or none is refused.
+- Nothing is written to a store that fails the probe, unless an external commit store decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from siltstone import paths
+from siltstone.commit.base import CommitStore, Place
+from siltstone.commit.conditional import ConditionalPut
+from siltstone.commit.connect import open_registry
+from siltstone.commit.external import External
+from siltstone.env import REAL, Env
+from siltstone.errors import InvalidInputError, NotFoundError, SplitHistoryError, WrongCommitStoreError
+from siltstone.format.frame import digest
+from siltstone.format.records import TRUST_MS, Identity, decode_identity, encode_identity
+from siltstone.log.log import Log
+from siltstone.store.connect import open_store
+from siltstone.store.probe import probe_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from siltstone.commit.registry import Behind, Claim, Registry, Truncated
+    from siltstone.log.marks import Mark
+    from siltstone.store.base import Store
+
+Guard = Literal["auto", "receipt", "witness"]
+TRUST_MS_MAX = 86_400_000
+WRITER_CHARACTERS_MAX = 256
+
+
+class FoundIdentity(NamedTuple):
+    """An identity and the bytes it was read from."""
+
+    identity: Identity
+    data: bytes
+
+
+def open_log(  # noqa: PLR0913 - a front door: every option is keyword-only
+    uri: str | Path | Store,
+    *,
+    commits: str | Registry | None = None,
+    create: bool = False,
+    root: str = "",
+    guard: Guard = "auto",
+    probe: bool = True,
+    trust_ms: int = TRUST_MS,
+    writer: str = "",
+    storage_options: Mapping[str, str] | None = None,
+    sync: bool = True,
+    lookup: Callable[[str], Mark | None] | None = None,
+    env: Env = REAL,
+) -> Log:
+    """Open the log below a URI; with ``create``, make it where there is none.
+
+    ``commits`` names the commit store that decides (a URI or a Registry); without it the object store
+    does. It is remembered: a log made with one can be written only with that one. ``guard`` and
+    ``trust_ms`` count when the log is made. ``lookup`` finds an op id in state that was folded out of the log.
+
+    Raises NotFoundError (no log there), WrongCommitStoreError, UnsafeStoreError (the store would lose
+    data; pass ``commits``), PermissionDeniedError, UnavailableError, InvalidInputError.
+    """
+    _check_options(guard, trust_ms, writer)
+    store = open_store(uri, storage_options, sync=sync)
+    root = paths.check_root(root)
+    registry = open_registry(commits) if isinstance(commits, str) else commits
+    found = read_identity(store, root)
+    if found is None:
+        if not create:
+            raise NotFoundError(
+                f"there is no log at {store.uri}/{root}", hint="check the URI, or pass create=True to make one"
+            )
+        found = _create(store, root, registry, guard=guard, probe=probe, trust_ms=trust_ms, env=env)
+    decides = _commit_store(store, found.identity, registry, env)
+    check = probe and not found.identity.commits
+    return Log(
+        store,
+        root,
+        found.identity,
+        digest(found.data),
+        decides,
+        env=env,
+        writer=writer,
+        before_write=lambda: _check_writable(store, found.identity, registry, check),
+        lookup=lookup,
+    )
+
+
+def read_identity(store: Store, root: str) -> FoundIdentity | None:
+    """The identity of the log at a root; None where there is no log."""
+    key = f"{root}{paths.IDENTITY}"
+    try:
+        data = store.get(key)
+    except NotFoundError:
+        keys = [info.key for info in store.list(key) if paths.parse_identity(info.key) == root]
+        if not keys:
+            return None
+        if len(keys) > 1:
+            raise SplitHistoryError(f"{key} was published {len(keys)} times", object=key) from None
+        key = keys[0]
+        data = store.get(key)
+    return FoundIdentity(decode_identity(data, name=key), data)
+
+
+def identity_place(store: Store, root: str) -> Place:
+    """Where a log's identity is decided. Its scope names the location, since there is no uuid yet."""
+    scope = f"identity:{digest(f'{store.location}/{root}'.encode())}"
+    return Place(key=f"{root}{paths.IDENTITY}", scope=scope, root=root)
+
+
+def _create(
+    store: Store, root: str, registry: Registry | None, *, guard: Guard, probe: bool, trust_ms: int, env: Env
+) -> FoundIdentity:
+    report = probe_once(store) if probe else None
+    if registry is None and report is not None:
+        report.require()
+    honest = store.traits.known_good and (report is None or report.safe)
+    if guard == "auto":
+        guard = "receipt" if honest or registry is not None else "witness"
+    identity = Identity(
+        log=env.ids.new(),
+        commits=registry.kind if registry else "",
+        commits_identity=registry.identity() if registry else "",
+        commits_uri=registry.uri if registry else "",
+        publish="create" if registry is None or honest else "fork",
+        guard=guard,
+        trust_ms=trust_ms,
+        created_ms=env.clock.wall_ms(),
+    )
+    data = _commit_store(store, identity, registry, env).decide(identity_place(store, root), encode_identity(identity))
+    return FoundIdentity(decode_identity(data, name=f"{root}{paths.IDENTITY}"), data)
+
+
+def _commit_store(store: Store, identity: Identity, registry: Registry | None, env: Env) -> CommitStore:
+    if not identity.commits:
+        if registry is not None:
+            raise WrongCommitStoreError(
+                f"the log at {store.uri} is decided by its object store, not by {registry.kind}",
+                hint="open it without commits=",
+            )
+        return ConditionalPut(store, env)
+    if registry is None:
+        return External(store, NoRegistry(identity), publish=identity.publish, env=env)
+    return External(store, registry, publish=identity.publish, env=env)
+
+
+def _check_writable(store: Store, identity: Identity, registry: Registry | None, probe: bool) -> None:  # noqa: FBT001
+    if probe:
+        probe_once(store).require()
+    if not identity.commits:
+        return
+    if registry is None:
+        raise _no_commit_store(identity)
+    if registry.kind != identity.commits or registry.identity() != identity.commits_identity:
+        raise WrongCommitStoreError(
+            f"the log at {store.uri} is decided by the {identity.commits} commit store "
+            f"{identity.commits_identity} ({identity.commits_uri}); {registry.kind} at {registry.uri} is another one, "
+            f"or was emptied",
+            hint="pass the right commits=; if its data was lost, restore it or run `siltstone repair --adopt`",
+        )
+
+
+def _no_commit_store(identity: Identity) -> WrongCommitStoreError:
+    return WrongCommitStoreError(
+        f"this log is decided by the {identity.commits} commit store at {identity.commits_uri}, and none was given",
+        hint=f"pass commits= with its URI ({identity.commits}://...)",
+    )
+
+
+def _check_options(guard: object, trust_ms: object, writer: object) -> None:
+    if guard not in {"auto", "receipt", "witness"}:
+        raise InvalidInputError(f"guard must be 'auto', 'receipt' or 'witness', got {guard!a}")
+    if type(trust_ms) is not int or not 0 <= trust_ms <= TRUST_MS_MAX:
+        raise InvalidInputError(f"trust_ms must be a whole number from 0 to {TRUST_MS_MAX}, got {trust_ms!a}")
+    if not isinstance(writer, str) or len(writer) > WRITER_CHARACTERS_MAX:
+        raise InvalidInputError(f"writer must be a string of at most {WRITER_CHARACTERS_MAX} characters")
+
+
+class NoRegistry:
+    """Stands where a log needs its commit store and none was given: reading published entries works."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.kind = identity.commits
+        self.uri = identity.commits_uri
+        self._identity = identity
+
+    def identity(self) -> str:
+        raise _no_commit_store(self._identity)
+
+    def claim(self, claim: Claim) -> Claim | Behind | Truncated:
+        raise _no_commit_store(self._identity)
+
+    def lookup(self, scope: str, position: int) -> Claim | None:
+        """Nothing: what was acknowledged is published, and the rest is not ours to publish."""
+
+    def newest(self, scope: str) -> Claim | None:
+        raise _no_commit_store(self._identity)
+
+    def restore(self, claim: Claim) -> Claim | Truncated:
+        raise _no_commit_store(self._identity)
+
+    def truncate(self, scope: str, *, below: int, digest: str) -> None:
+        raise _no_commit_store(self._identity)
+
+    def adopt(self, identity: str) -> None:
+        raise _no_commit_store(self._identity)
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,278 @@
+"""Reading a log: its floor, its tip, its entries. Never writes, except to publish what was decided.
+
+What must hold:
+- The tip is the first missing position, found by probing forward; never the maximum of a listing.
+- The floor is the highest floor object. Floor objects only add up, so it never falls.
+- ``entries`` yields an unbroken chain or raises; a missing entry is an error unless the floor passed it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from siltstone import paths
+from siltstone.commit.base import CommitStore, Place
+from siltstone.errors import (
+    CorruptionError,
+    MissingObjectError,
+    NotFoundError,
+    SiltstoneError,
+    SplitHistoryError,
+    TruncatedError,
+    UnavailableError,
+)
+from siltstone.format.records import Floor, Identity, decode_floor, decode_hint
+from siltstone.log.marks import Entry, Mark, check_follows, read_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from siltstone.store.base import ObjectInfo, Store
+
+STEPS = 2  # entries to follow one by one before looking further ahead
+CHASES_MAX = 1000
+
+
+class FloorObject(NamedTuple):
+    """A floor and when the store says it was raised."""
+
+    position: int
+    modified_ms: int
+
+
+class LogReader:
+    """What every handle on a log can do, with or without the right to write."""
+
+    def __init__(self, store: Store, root: str, identity: Identity, genesis: str, commits: CommitStore) -> None:
+        self.store = store
+        self.root = root
+        self.identity = identity
+        self.commits = commits
+        self.start = Mark(0, 0, genesis)
+
+    # -- places ----------------------------------------------------------------------------------
+
+    def place(self, after: Mark) -> Place:
+        """The place right behind a mark."""
+        return Place(
+            key=paths.entry(self.root, after.position),
+            scope=self.identity.log,
+            position=after.position,
+            prev=after.digest,
+            root=self.root,
+            log=self.identity.log,
+            epoch=after.epoch,
+        )
+
+    def read(self, data: bytes, position: int) -> Entry:
+        """Entry from its bytes."""
+        return read_entry(data, log=self.identity.log, position=position, name=paths.entry(self.root, position))
+
+    def check_follows(self, entry: Entry, after: Mark) -> None:
+        """The chain, checked between two neighbours."""
+        check_follows(entry, after, name=paths.entry(self.root, entry.position))
+
+    # -- floor -----------------------------------------------------------------------------------
+
+    def floors(self) -> list[FloorObject]:
+        """Every floor object, lowest first."""
+        found = []
+        for info in self.store.list(f"{self.root}{paths.FLOOR}"):
+            position = paths.parse_floor(self.root, info.key)
+            if position is not None:
+                found.append(FloorObject(position, info.modified_ms))
+        return found
+
+    def floor_mark(self, position: int) -> Mark:
+        """The mark at a floor: what its object says of the entry before it."""
+        if position == 0:
+            return self.start
+        floor = self.read_floor(position)
+        return Mark(floor.position, floor.epoch, floor.digest)
+
+    def read_floor(self, position: int) -> Floor:
+        """The floor object of a position."""
+        key = paths.floor(self.root, position)
+        floor = decode_floor(self.store.get(key), name=key)
+        if floor.log != self.identity.log or floor.position != position:
+            raise CorruptionError(f"{key} is the floor {floor.position} of log {floor.log}", object=key)
+        return floor
+
+    def first(self) -> Mark:
+        """The mark of the present floor."""
+        while True:
+            floors = self.floors()
+            if not floors:
+                return self.start
+            try:
+                return self.floor_mark(floors[-1].position)
+            except NotFoundError:  # a higher floor replaced it while we looked
+                continue
+
+    # -- tip -------------------------------------------------------------------------------------
+
+    def tip(self, since: Mark | None = None) -> Mark:
+        """The mark behind the last entry, looked for from ``since`` on (from the hint without it)."""
+        mark = self._hinted() if since is None else since
+        steps = 1 if since is None else STEPS
+        for _ in range(CHASES_MAX):
+            data = self.commits.decided(self.place(mark))
+            if data is not None:
+                entry = self.read(data, mark.position)
+                self.check_follows(entry, mark)
+                mark = entry.end
+                steps -= 1
+                if steps <= 0:
+                    mark = self._ahead(mark)
+                continue
+            floors = self.floors()
+            if not floors or floors[-1].position <= mark.position:
+                return mark
+            mark = self.first()  # what is missing was truncated: the tip is further on
+        raise UnavailableError(f"{self.root or 'the log'} grew {CHASES_MAX} times while its tip was looked for")
+
+    def _hinted(self) -> Mark:
+        """A mark near the tip: by the hint where it holds, else the floor."""
+        floor = self.first()
+        try:
+            hint = decode_hint(self.store.get(f"{self.root}{paths.HINT}", limit=4096))
+        except SiltstoneError:  # a hint is best effort
+            hint = None
+        if hint is None or hint.log != self.identity.log or hint.position <= floor.position:
+            return floor
+        data = self.published(hint.position - 1)
+        return floor if data is None else self.read(data, hint.position - 1).end
+
+    def _ahead(self, mark: Mark) -> Mark:
+        """A mark further on, where there is one: the end of the unbroken run from ``mark``."""
+        last = self._gallop(mark) if self.cheap_probes else self._run(mark)
+        if last < mark.position:
+            return mark
+        data = self.published(last)
+        return mark if data is None else self.read(data, last).end
+
+    @property
+    def cheap_probes(self) -> bool:
+        """Whether single look-ups beat listings here."""
+        return self.store.traits.cheap_probes and self.identity.publish == "create"
+
+    def _gallop(self, since: Mark) -> int:
+        """The last position of the unbroken run from ``since``: doubling steps, then halving."""
+        low, step = since.position - 1, 1
+        while self._exists(low + step):
+            low, step = low + step, step * 2
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._exists(middle) else (low, middle)
+        return low
+
+    def _exists(self, position: int) -> bool:
+        return self.store.head(paths.entry(self.root, position)) is not None
+
+    def _run(self, since: Mark) -> int:
+        """The last position of the unbroken run from ``since``, by listing from there."""
+        last = since.position - 1
+        for info in self._listed(since.position):
+            parsed = paths.parse_entry(self.root, info.key)
+            if parsed is None or parsed[0] == last:
+                continue
+            if parsed[0] != last + 1:
+                self._check_gap(last + 1, parsed[0])
+                break
+            last = parsed[0]
+        return last
+
+    def _listed(self, position: int) -> Iterator[ObjectInfo]:
+        """Published entries from a position on. The key before it may have a nonce behind it: skip all of those."""
+        before = paths.entry(self.root, position - 1) + "0" if position else ""
+        return self.store.list(f"{self.root}{paths.ENTRIES}", after=before)
+
+    def _check_gap(self, missing: int, seen: int) -> None:
+        floor = self.first()
+        if missing >= floor.position and self.published(missing) is None and self.first().position <= missing:
+            raise self.lost(missing, f"entry {seen} is there, entry {missing} is not")
+
+    def lost(self, position: int, why: str) -> MissingObjectError:
+        """The error for an entry that must be there."""
+        return MissingObjectError(
+            f"{paths.entry(self.root, position)} is missing: {why}",
+            hint="run `siltstone verify`; `siltstone repair` can bring an entry back that has a witness",
+            object=paths.entry(self.root, position),
+            position=position,
+        )
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def published(self, position: int) -> bytes | None:
+        """What is published at a position, if anything."""
+        return next(self.published_many(position, position + 1))
+
+    def published_many(self, start: int, stop: int) -> Iterator[bytes | None]:
+        """What is published from ``start`` to ``stop - 1``; reads overlap."""
+        if self.identity.publish == "create":
+            return self.store.get_many(paths.entry(self.root, n) for n in range(start, stop))
+        return self._forked_many(start, stop)
+
+    def _forked_many(self, start: int, stop: int) -> Iterator[bytes | None]:
+        if stop - start == 1:
+            keys = [info.key for info in self.store.list(paths.entry(self.root, start))]
+        else:
+            keys = []
+            for info in self._listed(start):
+                parsed = paths.parse_entry(self.root, info.key)
+                if parsed and parsed[0] >= stop:
+                    break
+                keys.append(info.key)
+        names: dict[int, str] = {}
+        for key in keys:
+            parsed = paths.parse_entry(self.root, key)
+            if parsed is None:
+                continue
+            if parsed[0] in names:
+                raise _two(self.root, parsed[0])
+            names[parsed[0]] = key
+        data = self.store.get_many(names[n] for n in range(start, stop) if n in names)
+        for n in range(start, stop):
+            yield next(data) if n in names else None
+
+    def entries(self, after: Mark | None = None, *, until: Mark | None = None) -> Iterator[Entry]:
+        """Entries behind ``after`` (from the floor without it) up to ``until`` (the tip without it), chain checked."""
+        after = self.first() if after is None else after
+        end = self.tip(after) if until is None else until
+        mark, highest = after, after.epoch
+        for data in self.published_many(after.position, end.position):
+            if data is None:
+                raise self._gone(mark.position)
+            entry = self.read(data, mark.position)
+            self.check_follows(entry, mark)
+            if entry.epoch < highest:
+                entry = _as_dead(entry)
+            highest = max(highest, entry.epoch)
+            mark = entry.end
+            yield entry
+        if mark.position >= end.position and mark.digest != end.digest:
+            raise CorruptionError(f"entry {end.position - 1} is not the one it was", position=end.position - 1)
+
+    def _gone(self, position: int) -> SiltstoneError:
+        floor = self.first()
+        if position < floor.position:
+            return TruncatedError(
+                f"entry {position} was truncated; the log begins at {floor.position} now",
+                hint="read from the floor on",
+                position=position,
+                floor=floor.position,
+            )
+        return self.lost(position, "entries behind it are there")
+
+
+def _as_dead(entry: Entry) -> Entry:
+    return Entry(**{**entry.__dict__, "dead": True})
+
+
+def _two(root: str, position: int) -> SiltstoneError:
+    return SplitHistoryError(
+        f"{paths.entry(root, position)} was published more than once",
+        hint="run `siltstone verify` to see what is there and `siltstone repair` to mend it",
+        position=position,
+    )

@@ -1,0 +1,155 @@
+"""The one place that builds and parses object names.
+
+What must hold:
+- A key is relative, NFC, in whole segments, and can't climb out of a root (``check_key``).
+- Numbers in names have 20 digits, so that key order is number order.
+- A name read from a store is parsed, never trusted: what does not parse is not ours.
+
+The objects of one log, below its root:
+
+==========================  ==========================================================
+``identity``                who decides, which uuid; ``identity/<nonce>`` where published by fork
+``entries/<n>``             entry n; ``entries/<n>/<nonce>`` where published by fork
+``witness/<n>/<nonce>``     the whole entry again, under a name nobody else uses
+``staged/<n>-<nonce>``      proposals of an external commit store
+``floor/<n>``               positions below n may be gone
+``hint``                    a recent position; best effort
+==========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from siltstone.errors import InvalidInputError, LimitExceededError
+from siltstone.ids import is_id
+
+KEY_BYTES_MAX = 1000
+POSITION_DIGITS = 20
+IDENTITY = "identity"
+ENTRIES = "entries"
+WITNESS = "witness"
+STAGED = "staged"
+FLOOR = "floor"
+HINT = "hint"
+PROBE = "_siltstone_probe"
+
+_FORBIDDEN = set('\\%#?*"<>|:')
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if it is a safe relative object name; raise InvalidInputError otherwise."""
+    if type(key) is not str or not key:
+        raise InvalidInputError(f"an object key must be a string that is not empty, got {type(key).__name__}")
+    if key.isascii() and key.isprintable():
+        size = len(key)
+    else:
+        try:
+            size = len(key.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise InvalidInputError(f"object key {key!a} is not valid UTF-8") from None
+        if unicodedata.normalize("NFC", key) != key:
+            raise InvalidInputError(f"object key {key!a} is not in Unicode normal form C")
+        bad = next((c for c in key if unicodedata.category(c).startswith("C")), None)
+        if bad is not None:
+            raise InvalidInputError(f"object key {key!a} holds the control character {bad!a}")
+    if size > KEY_BYTES_MAX:
+        raise LimitExceededError(f"an object key of {size} bytes is over the limit of {KEY_BYTES_MAX}")
+    wrong = _FORBIDDEN.intersection(key)
+    if wrong:
+        raise InvalidInputError(f"object key {key!a} holds the forbidden character {min(wrong)!r}")
+    for segment in key.split("/"):
+        if segment in {"", ".", ".."}:
+            raise InvalidInputError(f"object key {key!a} has the segment {segment!r}, which could leave its root")
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return a listing prefix without its closing slash; the empty one is the root."""
+    return check_key(prefix.removesuffix("/")) if prefix else ""
+
+
+def check_root(root: str) -> str:
+    """A log's root inside its store: empty, or a safe key that ends in a slash."""
+    if root == "":
+        return ""
+    return check_key(root.removesuffix("/")) + "/"
+
+
+def digits(number: int) -> str:
+    """A position as it stands in names."""
+    return f"{number:0{POSITION_DIGITS}d}"
+
+
+def parse_digits(text: str) -> int | None:
+    """The position that a name holds; None where it holds none."""
+    if len(text) == POSITION_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return None
+
+
+def entry(root: str, position: int, nonce: str = "") -> str:
+    """Where entry ``position`` is published."""
+    name = f"{root}{ENTRIES}/{digits(position)}"
+    return f"{name}/{nonce}" if nonce else name
+
+
+def witness(root: str, position: int, nonce: str) -> str:
+    """Where the witness of one attempt at a position is kept."""
+    return f"{root}{WITNESS}/{digits(position)}/{nonce}"
+
+
+def staged(root: str, position: int, nonce: str) -> str:
+    """Where one proposal waits for its decision."""
+    return f"{root}{STAGED}/{digits(position)}-{nonce}"
+
+
+def floor(root: str, position: int) -> str:
+    """The object that raises the floor to a position."""
+    return f"{root}{FLOOR}/{digits(position)}"
+
+
+def parse_entry(root: str, key: str) -> tuple[int, str] | None:
+    """(position, nonce or "") of a published entry's name."""
+    return _parse_numbered(f"{root}{ENTRIES}/", key)
+
+
+def parse_witness(root: str, key: str) -> tuple[int, str] | None:
+    """(position, nonce) of a witness's name."""
+    return _parse_numbered(f"{root}{WITNESS}/", key)
+
+
+def _parse_numbered(start: str, key: str) -> tuple[int, str] | None:
+    if not key.startswith(start):
+        return None
+    number, _, nonce = key[len(start) :].partition("/")
+    position = parse_digits(number)
+    if position is None or (nonce and not is_id(nonce)):
+        return None
+    return position, nonce
+
+
+def parse_staged(root: str, key: str) -> tuple[int, str] | None:
+    """(position, nonce) of a staged proposal's name."""
+    start = f"{root}{STAGED}/"
+    if not key.startswith(start):
+        return None
+    number, _, nonce = key[len(start) :].partition("-")
+    position = parse_digits(number)
+    return (position, nonce) if position is not None and is_id(nonce) else None
+
+
+def parse_floor(root: str, key: str) -> int | None:
+    """The position that a floor object's name holds."""
+    start = f"{root}{FLOOR}/"
+    return parse_digits(key[len(start) :]) if key.startswith(start) else None
+
+
+def parse_identity(key: str) -> str | None:
+    """The root of the log whose identity object this is; None where it is none."""
+    head, _, last = key.rpartition("/")
+    if last == IDENTITY:
+        return f"{head}/" if head else ""
+    if is_id(last) and (head == IDENTITY or head.endswith("/" + IDENTITY)):
+        return head.removesuffix(IDENTITY)
+    return None

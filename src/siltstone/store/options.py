@@ -1,0 +1,127 @@
+"""Store URIs and options, with credentials kept apart from everything that is shown.
+
+What must hold: a URI with a password, a query or a fragment is refused, and nothing of it is echoed;
+an option's value is never part of a message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from siltstone.errors import InvalidInputError
+
+SCHEMES = {"file": "file", "memory": "memory", "s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
+ENV_REFERENCE = "env:"
+PLAIN_OPTIONS = frozenset(
+    "region endpoint account_name account bucket bucket_name container_name allow_http timeout connect_timeout "
+    "virtual_hosted_style_request use_emulator skip_signature conditional_put".split()
+)
+
+
+class StoreUri(NamedTuple):
+    """A store's URI in parts; ``str`` gives it back in one spelling."""
+
+    scheme: str
+    bucket: str
+    path: str
+
+    def __str__(self) -> str:
+        if self.scheme == "file":
+            return f"file://{self.path}"
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.path}" if self.path else "")
+
+
+def parse_uri(uri: object) -> StoreUri:
+    """Take a store URI (or a local path) apart, or raise InvalidInputError saying what is wrong."""
+    text = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
+    if not isinstance(text, str):
+        raise InvalidInputError(f"a store URI must be a string, got {type(uri).__name__}")
+    if not text.strip():
+        raise InvalidInputError("a store URI must not be empty", hint="give a directory or a URI such as s3://bucket/path")
+    if any(ord(c) < 0x20 or ord(c) == 0x7F for c in text):
+        raise InvalidInputError(f"the store URI {_shown(text)!a} holds a control character")
+    if "://" not in text:
+        return StoreUri("file", "", os.path.abspath(text))  # noqa: PTH100 - realpath is LocalStore's part
+    try:
+        parts = urlsplit(text)
+        secret = parts.username is not None or parts.password is not None
+    except ValueError as error:
+        raise InvalidInputError(f"the store URI can't be parsed: {error}") from None
+    if secret and not parts.scheme.startswith("abfs"):
+        raise InvalidInputError(
+            "the store URI holds a user or password", hint="pass credentials in storage_options or the environment"
+        )
+    if parts.query or parts.fragment:
+        raise InvalidInputError(
+            "the store URI holds a query or fragment", hint="pass options in storage_options, not in the URI"
+        )
+    scheme = SCHEMES.get(parts.scheme.lower())
+    if scheme is None:
+        known = ", ".join(sorted({f"{s}://" for s in SCHEMES}))
+        raise InvalidInputError(f"unknown scheme {parts.scheme!a} in a store URI", hint=f"supported are {known}")
+    return _parse_parts(scheme, parts)
+
+
+def _parse_parts(scheme: str, parts: SplitResult) -> StoreUri:
+    if scheme == "file":
+        if parts.netloc not in {"", "localhost"}:
+            raise InvalidInputError(
+                f"file://{parts.netloc}/... names a host", hint="write file:///path with three slashes"
+            )
+        return StoreUri("file", "", os.path.abspath(parts.path or "/"))  # noqa: PTH100
+    bucket = parts.netloc
+    if "@" in bucket:  # abfs[s]://container@account.host/path
+        container, _, host = bucket.partition("@")
+        if ":" in container:
+            raise InvalidInputError("the store URI holds a password", hint="pass credentials in storage_options")
+        bucket = container if host else bucket
+    if not bucket and scheme != "memory":
+        raise InvalidInputError(f"the store URI {scheme}:// names no bucket", hint=f"write {scheme}://bucket/path")
+    path = "/".join(s for s in parts.path.split("/") if s not in {"", "."})
+    if ".." in path.split("/"):
+        raise InvalidInputError("the store URI holds '..'", hint="name the directory itself")
+    return StoreUri(scheme, bucket, path)
+
+
+def _shown(text: str) -> str:
+    return text.rpartition("@")[2][:200]
+
+
+def resolve_options(options: Mapping[str, str] | None, known: frozenset[str]) -> dict[str, str]:
+    """Options with ``env:NAME`` references filled in; an unknown name is refused with a near one."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise InvalidInputError(f"storage_options must be a mapping of strings, got {type(options).__name__}")
+    resolved: dict[str, str] = {}
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str | bool | int):
+            raise InvalidInputError(f"storage option {name!a} must be a string, got {type(value).__name__}")
+        if known and name.lower() not in known:
+            near = difflib.get_close_matches(name.lower(), known, n=1)
+            raise InvalidInputError(
+                f"unknown storage option {name!a}", hint=f"did you mean {near[0]!r}?" if near else "see docs/stores.md"
+            )
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if text.startswith(ENV_REFERENCE):
+            variable = text.removeprefix(ENV_REFERENCE)
+            if variable not in os.environ:
+                raise InvalidInputError(
+                    f"storage option {name} refers to the environment variable {variable}, which is not set"
+                )
+            text = os.environ[variable]
+        resolved[name.lower()] = text
+    return resolved
+
+
+def scrub(text: str, options: Mapping[str, str]) -> str:
+    """``text`` without the value of any option that could be a secret."""
+    for name, value in options.items():
+        plain = name.removeprefix("aws_").removeprefix("azure_storage_").removeprefix("google_") in PLAIN_OPTIONS
+        if not plain and len(value) > 3 and value in text:  # noqa: PLR2004 - shorter ones hide nothing
+            text = text.replace(value, "***")
+    return text

@@ -1,0 +1,147 @@
+"""Does a store keep its word? Found out by trying, before anything is entrusted to it.
+
+What must hold: a store whose create overwrites is found out every time; one that looks first and
+overwrites later (a check-then-put gateway) is found out by concurrent creates; nothing is left behind.
+A change after the probe (versioning switched on later) is not seen here: the witness is for that.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from siltstone import paths
+from siltstone.env import REAL, Env
+from siltstone.errors import AlreadyExistsError, NotFoundError, UnavailableError, UnsafeStoreError
+
+if TYPE_CHECKING:
+    from siltstone.store.base import Store
+
+ROUNDS = 4
+WRITERS = 8
+REMEDY = "pass commits= with a sqlite, postgresql, mysql, redis, etcd or dynamodb URI; see docs/commit-stores.md"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question put to the store and its answer."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """What a probe found; ``safe`` where the store may decide places itself."""
+
+    uri: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def safe(self) -> bool:
+        """Whether every answer was right."""
+        return all(finding.ok for finding in self.findings)
+
+    def require(self) -> None:
+        """Raise UnsafeStoreError where the store is not safe."""
+        wrong = [finding.detail for finding in self.findings if not finding.ok]
+        if wrong:
+            raise UnsafeStoreError(f"{self.uri} can't decide who wins: {'; '.join(wrong)}", hint=REMEDY)
+
+
+def probe(store: Store, *, env: Env = REAL, rounds: int = ROUNDS, writers: int = WRITERS) -> ProbeReport:
+    """Try the store with objects of its own and say what it does.
+
+    Raises PermissionDeniedError, UnavailableError or InvalidInputError where it can't be tried at all.
+    """
+    prefix = f"{paths.PROBE}/{env.ids.new()}"
+    keys = [f"{prefix}/twice", *(f"{prefix}/race{n}" for n in range(rounds))]
+    try:
+        findings = [_read_back(store, keys[0]), _create_twice(store, keys[0])]
+        findings += [_race(store, key, number, writers) for number, key in enumerate(keys[1:])]
+        findings.append(_listing(store, prefix, keys))
+    finally:
+        store.delete(keys)
+    return ProbeReport(store.uri, (*findings, _deleted(store, prefix)))
+
+
+_probed: dict[str, ProbeReport] = {}
+_probed_lock = threading.Lock()
+
+
+def probe_once(store: Store) -> ProbeReport:
+    """As ``probe``, once per process and bucket."""
+    bucket = store.location.split("/", 3)[2] if store.traits.kind not in {"file", "memory"} else store.location
+    name = f"{store.traits.kind}:{bucket}:{getattr(store, 'endpoint', '')}"
+    with _probed_lock:
+        found = _probed.get(name)
+    if found is None:
+        found = probe(store)
+        with _probed_lock:
+            _probed[name] = found
+    return found
+
+
+def _read_back(store: Store, key: str) -> Finding:
+    store.create(key, b"first")
+    try:
+        ok = store.get(key) == b"first"
+    except NotFoundError:
+        ok = False
+    detail = "reads see what was written" if ok else "an object can't be read back right after it was written"
+    return Finding("read after write", ok, detail)
+
+
+def _create_twice(store: Store, key: str) -> Finding:
+    try:
+        store.create(key, b"second")
+        refused = False
+    except AlreadyExistsError:
+        refused = True
+    kept = store.get(key) == b"first"
+    if refused and kept:
+        return Finding("create twice", ok=True, detail="a second create is refused and changes nothing")
+    what = "accepted" if not refused else "refused, and yet"
+    return Finding("create twice", ok=False, detail=f"a second create was {what} and the object {_changed(kept)}")
+
+
+def _changed(kept: bool) -> str:  # noqa: FBT001
+    return "stayed as it was" if kept else "was overwritten"
+
+
+def _race(store: Store, key: str, number: int, writers: int) -> Finding:
+    start = threading.Barrier(writers)
+
+    def create(writer: int) -> int | None:
+        start.wait()
+        try:
+            store.create(key, b"writer %d" % writer)
+        except (AlreadyExistsError, UnavailableError):
+            return None
+        return writer
+
+    with ThreadPoolExecutor(writers) as pool:
+        winners = [w for w in pool.map(create, range(writers)) if w is not None]
+    name = f"race {number + 1}"
+    if len(winners) > 1:
+        return Finding(name, ok=False, detail=f"{len(winners)} of {writers} concurrent creates of one object succeeded")
+    body = store.get(key)
+    if winners and body != b"writer %d" % winners[0]:
+        return Finding(name, ok=False, detail="the object of the winner of a race was overwritten by a loser")
+    return Finding(name, ok=True, detail=f"of {writers} concurrent creates one succeeded")
+
+
+def _listing(store: Store, prefix: str, keys: list[str]) -> Finding:
+    found = [info.key for info in store.list(prefix)]
+    ok = found == sorted(keys)
+    detail = "listings see what was written" if ok else f"a listing shows {len(found)} of {len(keys)} new objects"
+    return Finding("list after write", ok, detail)
+
+
+def _deleted(store: Store, prefix: str) -> Finding:
+    left = sum(1 for _ in store.list(prefix))
+    detail = "deleted objects are gone" if not left else f"{left} deleted objects are still listed"
+    return Finding("delete", not left, detail)

@@ -1,0 +1,474 @@
+"""The conformance suite of registries: subclass it, say how to open yours, and run it with pytest.
+
+What must hold: a registry that passes decides each place once, for every client, and says so when it lost
+rows. Each test uses scopes of its own, so the service may be shared and is never emptied, unless ``empty``
+says how.
+
+    class TestMine(RegistrySuite):
+        def make(self):
+            return open_registry("mine://127.0.0.1:4000")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+from unittest import SkipTest
+
+from siltstone.commit.registry import POSITION_MAX, SCOPE_BYTES_MAX, VALUE_BYTES_MAX, Behind, Claim, Registry, Truncated
+from siltstone.errors import InvalidInputError, UnavailableError
+from siltstone.ids import SystemIds, is_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+R = TypeVar("R")
+
+CLIENTS = 8
+PLACES = 50
+JOIN_SECONDS_MAX = 120.0
+RECONNECT_ATTEMPTS_MAX = 20
+
+_CLOSE_SCOPES = (
+    "a",
+    "A",
+    "a ",
+    " a",
+    "a\u0301",
+    "\u00e1",
+    "a/",
+    "a/0",
+    "1:a",
+    "a%",
+    "a_",
+    "\uff41",
+    "\U0001f300",
+    "ß",
+    "ss",
+)
+_HARD_VALUES = ("", ":", "a:b:c", "'; --", '"', "\\", "%s", "{0}", "\u00e9\U0001f300", "a ", " a", "\n\t\r")
+
+
+def digest_of(text: str) -> str:
+    """A digest for a test's claim."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def chain(scope: str, length: int, *, start: int = 0, parent: str = "") -> list[Claim]:
+    """Claims that follow one another."""
+    claims: list[Claim] = []
+    for position in range(start, start + length):
+        digest = digest_of(f"{scope}/{position}")
+        claims.append(Claim(scope, position, digest, parent, f"staged/{position}"))
+        parent = digest
+    return claims
+
+
+class RegistrySuite:
+    """Tests that every registry passes."""
+
+    _handles: list[Registry]
+
+    # -- to be filled in ----------------------------------------------------------------------------
+
+    def make(self) -> Registry:
+        """A new handle, independent of earlier ones, on the same service every time."""
+        raise NotImplementedError
+
+    def empty(self) -> None:
+        """Remove everything from the service, as an operator's mistake would; optional."""
+        raise SkipTest("this suite was not told how to empty the service")
+
+    def crash(self) -> None:
+        """Kill the service without warning and start it again with its disk; optional."""
+        raise SkipTest("this suite was not told how to crash the service")
+
+    # -- helpers ------------------------------------------------------------------------------------
+
+    def setup_method(self) -> None:
+        self._handles = []
+
+    def teardown_method(self) -> None:
+        for handle in self._handles:
+            handle.close()
+
+    def handle(self) -> Registry:
+        made = self.make()
+        self._handles.append(made)
+        return made
+
+    def scope(self) -> str:
+        return f"suite/{SystemIds().new()}"
+
+    def fill(self, registry: Registry, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            assert registry.claim(claim) == claim
+
+    # -- one client ---------------------------------------------------------------------------------
+
+    def test_claim__free_place__is_won_and_found(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 3)
+        self.fill(registry, claims)
+        other = self.handle()
+        assert [other.lookup(scope, position) for position in range(4)] == [*claims, None]
+        assert other.newest(scope) == claims[-1]
+
+    def test_claim__repeated__same_winner(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 3)
+        self.fill(registry, claims)
+        for claim in claims:
+            assert registry.claim(claim) == claim
+            assert self.handle().claim(claim) == claim
+
+    def test_claim__place_taken__earlier_claim_is_returned_whatever_the_parent(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 2)
+        self.fill(registry, claims)
+        for parent in (claims[0].digest, digest_of("another parent"), ""):
+            rival = Claim(scope, 1, digest_of("rival"), parent, "rival")
+            assert self.handle().claim(rival) == claims[1]
+        assert registry.lookup(scope, 1) == claims[1]
+
+    def test_claim__predecessor_absent__behind_and_nothing_bound(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        for position in (1, 7, POSITION_MAX):
+            orphan = Claim(scope, position, digest_of("orphan"), digest_of("parent"), "orphan")
+            assert registry.claim(orphan) == Behind(None)
+            assert registry.lookup(scope, position) is None
+        assert registry.claim(Claim(scope, 1, digest_of("orphan"), "", "orphan")) == Behind(None)
+        assert registry.newest(scope) is None
+
+    def test_claim__predecessor_has_another_digest__behind_with_what_is_there(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        first = chain(scope, 1)[0]
+        self.fill(registry, [first])
+        for parent in (digest_of("another history"), ""):
+            assert registry.claim(Claim(scope, 1, digest_of("x"), parent, "x")) == Behind(first)
+        assert registry.lookup(scope, 1) is None
+
+    def test_claim__first_place__needs_no_predecessor(self) -> None:
+        registry = self.handle()
+        for parent in ("", digest_of("from elsewhere")):
+            claim = Claim(self.scope(), 0, digest_of("first"), parent, "first")
+            assert registry.claim(claim) == claim
+
+    def test_claim__hard_values__come_back_unchanged(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        parent = ""
+        for position, value in enumerate([*_HARD_VALUES, "v" * VALUE_BYTES_MAX]):
+            claim = Claim(scope, position, digest_of(f"value {position}"), parent, value)
+            assert registry.claim(claim) == claim
+            assert self.handle().lookup(scope, position) == claim
+            parent = claim.digest
+
+    def test_claim__scopes_that_look_alike__are_distinct(self) -> None:
+        registry, base = self.handle(), self.scope()
+        claims = [Claim(f"{base}{end}", 0, digest_of(end), "", end) for end in _CLOSE_SCOPES]
+        assert [registry.claim(claim) for claim in claims] == claims
+        assert [self.handle().lookup(claim.scope, 0) for claim in claims] == claims
+        assert [registry.newest(claim.scope) for claim in claims] == claims
+        for claim in claims:
+            registry.truncate(claim.scope, below=1, digest=claim.digest)
+            later = claims[claims.index(claim) + 1 :]
+            assert [registry.lookup(left.scope, 0) for left in later] == later
+
+    def test_claim__longest_scope__is_kept_apart_from_its_neighbour(self) -> None:
+        registry, base = self.handle(), self.scope()
+        longest = base + "x" * (SCOPE_BYTES_MAX - len(base))
+        one, other = (Claim(name, 0, digest_of(name), "", "") for name in (longest, longest[:-1] + "y"))
+        assert registry.claim(one) == one
+        assert registry.claim(other) == other
+        assert registry.lookup(longest, 0) == one
+
+    def test_claim__highest_positions__are_exact(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        # Numbers that a double-precision float can't tell apart.
+        for start in (2**31 - 1, 2**53 - 1, POSITION_MAX - 2):
+            below = digest_of(f"before {start}")
+            registry.truncate(scope, below=start, digest=below)
+            claims = chain(scope, 3, start=start, parent=below)
+            self.fill(registry, claims)
+            assert [registry.lookup(scope, claim.position) for claim in claims] == claims
+            assert registry.newest(scope) == claims[-1]
+            assert registry.claim(Claim(scope, start - 1, digest_of("late"), "", "late")) == Truncated(start)
+
+    def test_call__argument_out_of_bounds__refused_and_nothing_bound(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        good = Claim(scope, 0, digest_of("good"), "", "good")
+        wrong: list[Callable[[], object]] = [
+            lambda: registry.claim(Claim("", 0, good.digest, "", "")),
+            lambda: registry.claim(Claim("s" * (SCOPE_BYTES_MAX + 1), 0, good.digest, "", "")),
+            lambda: registry.claim(Claim("é" * (SCOPE_BYTES_MAX // 2 + 1), 0, good.digest, "", "")),
+            lambda: registry.claim(Claim(f"{scope}\0", 0, good.digest, "", "")),
+            lambda: registry.claim(Claim(f"{scope}\ud800", 0, good.digest, "", "")),
+            lambda: registry.claim(Claim(scope, -1, good.digest, "", "")),
+            lambda: registry.claim(Claim(scope, POSITION_MAX + 1, good.digest, "", "")),
+            lambda: registry.claim(Claim(scope, True, good.digest, "", "")),
+            lambda: registry.claim(Claim(scope, 0, "short", "", "")),
+            lambda: registry.claim(Claim(scope, 0, good.digest.upper() + "A", "", "")),
+            lambda: registry.claim(Claim(scope, 0, good.digest, "no digest", "")),
+            lambda: registry.claim(Claim(scope, 0, good.digest, "", "v" * (VALUE_BYTES_MAX + 1))),
+            lambda: registry.restore(Claim(scope, -1, good.digest, "", "")),
+            lambda: registry.lookup("", 0),
+            lambda: registry.lookup(scope, -1),
+            lambda: registry.newest("\0"),
+            lambda: registry.truncate(scope, below=-1, digest=""),
+            lambda: registry.truncate(scope, below=1, digest="x"),
+        ]
+        for call in wrong:
+            assert _refused(call)
+        assert registry.newest(scope) is None
+
+    # -- truncating and restoring ---------------------------------------------------------------------
+
+    def test_truncate__lower_places__stay_taken_for_ever(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 6)
+        self.fill(registry, claims)
+        registry.truncate(scope, below=4, digest=claims[3].digest)
+        for handle in (registry, self.handle()):
+            for claim in claims[:4]:
+                assert handle.claim(claim) == Truncated(4)
+                assert handle.restore(claim) == Truncated(4)
+                assert handle.lookup(scope, claim.position) is None
+            assert [handle.lookup(scope, claim.position) for claim in claims[4:]] == claims[4:]
+            assert handle.newest(scope) == claims[5]
+
+    def test_truncate__up_to_the_tip__chain_goes_on_from_the_last_digest(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 5)
+        self.fill(registry, claims[:3])
+        registry.truncate(scope, below=3, digest=claims[2].digest)
+        wrong = Claim(scope, 3, digest_of("x"), digest_of("another history"), "x")
+        refusal = registry.claim(wrong)
+        assert isinstance(refusal, Behind)
+        assert refusal.found is not None
+        assert (refusal.found.position, refusal.found.digest) == (2, claims[2].digest)
+        assert registry.newest(scope) is None
+        self.fill(self.handle(), claims[3:])
+        assert registry.claim(claims[3]) == claims[3]
+        assert registry.newest(scope) == claims[4]
+
+    def test_truncate__repeated_or_lower__changes_nothing(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 6)
+        self.fill(registry, claims[:5])
+        for _ in range(2):
+            registry.truncate(scope, below=4, digest=claims[3].digest)
+        registry.truncate(scope, below=2, digest=digest_of("wrong"))
+        registry.truncate(scope, below=4, digest=digest_of("wrong"))
+        registry.truncate(scope, below=0, digest="")
+        assert registry.claim(claims[3]) == Truncated(4)
+        assert registry.lookup(scope, 4) == claims[4]
+        registry.truncate(scope, below=5, digest=claims[4].digest)
+        assert registry.claim(claims[5]) == claims[5]
+
+    def test_truncate__unknown_scope__starts_the_chain_there(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        registry.truncate(scope, below=10, digest=digest_of("nine"))
+        [tenth] = chain(scope, 1, start=10, parent=digest_of("nine"))
+        assert registry.claim(tenth) == tenth
+
+    def test_restore__lost_rows__are_put_back_in_any_order(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 5)
+        for claim in (claims[3], claims[1], claims[0], claims[2]):
+            assert registry.restore(claim) == claim
+            assert registry.restore(claim) == claim
+        assert registry.newest(scope) == claims[3]
+        assert registry.restore(Claim(scope, 2, digest_of("rival"), "", "rival")) == claims[2]
+        assert self.handle().claim(claims[4]) == claims[4]
+
+    def test_newest__claims_below_it_come_later__highest_position(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        assert registry.newest(scope) is None
+        claims = chain(scope, 12)
+        for claim in reversed(claims):
+            registry.restore(claim)
+            assert registry.newest(scope) == claims[-1]
+
+    # -- many clients -----------------------------------------------------------------------------------
+
+    def test_claim__eight_clients_race__one_winner_of_each_place(self) -> None:
+        self._race([self.handle() for _ in range(CLIENTS)])
+
+    def test_claim__eight_threads_share_a_handle__one_winner_of_each_place(self) -> None:
+        self._race([self.handle()] * CLIENTS)
+
+    def _race(self, registries: Sequence[Registry]) -> None:
+        scope, gate = self.scope(), threading.Barrier(len(registries))
+
+        def run(client: int) -> list[Claim]:
+            winners: list[Claim] = []
+            for position in range(PLACES):
+                parent = winners[-1].digest if winners else ""
+                mine = Claim(scope, position, digest_of(f"{client}/{position}"), parent, f"client {client}")
+                gate.wait(JOIN_SECONDS_MAX)
+                answer = registries[client].claim(mine)
+                assert isinstance(answer, Claim), answer
+                winners.append(answer)
+            return winners
+
+        seen = _together(len(registries), run, gate)
+        assert all(winners == seen[0] for winners in seen)
+        assert [registries[0].lookup(scope, position) for position in range(PLACES)] == seen[0]
+        for position, winner in enumerate(seen[0]):
+            client = int(winner.value.removeprefix("client "))
+            assert winner.digest == digest_of(f"{client}/{position}")
+        assert registries[0].newest(scope) == seen[0][-1]
+
+    def test_claim__while_the_log_is_truncated__never_won_below_the_range(self) -> None:
+        scope, gate = self.scope(), threading.Barrier(2)
+        claims = chain(scope, PLACES)
+        registries = [self.handle(), self.handle()]
+        self.fill(registries[0], claims)
+        rivals = [Claim(scope, claim.position, digest_of("rival"), claim.parent, "rival") for claim in claims]
+
+        def truncate() -> list[object]:
+            for below in range(1, PLACES):
+                gate.wait(JOIN_SECONDS_MAX)
+                registries[0].truncate(scope, below=below, digest=claims[below - 1].digest)
+            return []
+
+        def claim() -> list[object]:
+            answers: list[object] = []
+            for below in range(1, PLACES):
+                gate.wait(JOIN_SECONDS_MAX)
+                answers.append(registries[1].claim(rivals[below - 1]))
+            return answers
+
+        _, answers = _together(2, lambda client: (truncate, claim)[client](), gate)
+        for position, answer in enumerate(answers):
+            assert answer in (claims[position], Truncated(position + 1)), answer
+        for rival in rivals[: PLACES - 1]:
+            assert registries[1].claim(rival) == Truncated(PLACES - 1)
+
+    # -- the service ------------------------------------------------------------------------------------
+
+    def test_identity__several_clients_at_once__one_id(self) -> None:
+        gate = threading.Barrier(CLIENTS)
+        registries = [self.handle() for _ in range(CLIENTS)]
+
+        def ask(client: int) -> list[str]:
+            gate.wait(JOIN_SECONDS_MAX)
+            return [registries[client].identity() for _ in range(3)]
+
+        [found] = {identity for answers in _together(CLIENTS, ask, gate) for identity in answers}
+        assert is_id(found)
+        assert self.handle().identity() == found
+
+    def test_identity__service_was_emptied__another_id_and_claims_are_behind(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 3)
+        self.fill(registry, claims[:2])
+        before = registry.identity()
+        self.empty()
+        after = _asked(registry.identity)
+        assert is_id(after)
+        assert after != before
+        assert self.handle().identity() == after
+        assert registry.claim(claims[2]) == Behind(None)
+        assert registry.lookup(scope, 0) is None
+
+    def test_claim__service_crashed__acknowledged_claims_stay_and_calls_reconnect(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 40)
+        self.fill(registry, claims[:20])
+        identity = registry.identity()
+        self.crash()
+        assert _asked(lambda: registry.claim(claims[20])) == claims[20]
+        assert [registry.lookup(scope, claim.position) for claim in claims[:21]] == claims[:21]
+        assert registry.identity() == identity
+        self.fill(self.handle(), claims[21:])
+
+    def test_claim__service_crashes_under_load__every_acknowledged_claim_stays(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        claims = chain(scope, 5000)
+        kept: list[Claim] = []
+        under_way, crashed = threading.Event(), threading.Event()
+
+        def write() -> list[object]:
+            for claim in claims:
+                if crashed.is_set() and len(kept) > 30:
+                    break
+                answer = _asked(lambda claim=claim: registry.claim(claim))  # type: ignore[misc]
+                assert answer == claim, answer
+                kept.append(claim)
+                if len(kept) == 10:
+                    under_way.set()
+            return []
+
+        def fail() -> list[object]:
+            try:
+                assert under_way.wait(JOIN_SECONDS_MAX)
+                self.crash()
+            finally:
+                crashed.set()
+            return []
+
+        _together(2, lambda client: (write, fail)[client]())
+        other = self.handle()
+        assert [other.lookup(scope, claim.position) for claim in kept] == kept
+        assert other.newest(scope) == kept[-1]
+
+    # -- the handle -------------------------------------------------------------------------------------
+
+    def test_pickle__handle__reaches_the_same_service(self) -> None:
+        registry, scope = self.handle(), self.scope()
+        [claim] = chain(scope, 1)
+        self.fill(registry, [claim])
+        copy: Registry = pickle.loads(pickle.dumps(registry))  # noqa: S301 - our own bytes
+        self._handles.append(copy)
+        assert copy.lookup(scope, 0) == claim
+        assert copy.identity() == registry.identity()
+        assert (copy.kind, copy.uri) == (registry.kind, registry.uri)
+
+    def test_close__twice__harmless(self) -> None:
+        registry = self.handle()
+        registry.identity()
+        registry.close()
+        registry.close()
+        self.handle().identity()
+
+
+def _refused(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except InvalidInputError:
+        return True
+    return False
+
+
+def _asked(call: Callable[[], R]) -> R:
+    """The answer of a service that may be away for a moment."""
+    for _ in range(RECONNECT_ATTEMPTS_MAX):
+        try:
+            return call()
+        except UnavailableError:
+            threading.Event().wait(0.25)
+    return call()
+
+
+def _together(count: int, run: Callable[[int], R], gate: threading.Barrier | None = None) -> list[R]:
+    """Run all at once; the first failure lets the others go and is raised."""
+
+    def guarded(client: int) -> R:
+        try:
+            return run(client)
+        except BaseException:
+            if gate is not None:
+                gate.abort()
+            raise
+
+    with ThreadPoolExecutor(count) as pool:
+        futures = [pool.submit(guarded, client) for client in range(count)]
+    failures = [error for error in (future.exception() for future in futures) if error is not None]
+    for failure in failures:
+        if not isinstance(failure, threading.BrokenBarrierError):
+            raise failure
+    return [future.result() for future in futures]

@@ -1,0 +1,54 @@
+"""What verification finds, as records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Fault = Literal[
+    "corrupt",  # an object is not what was written
+    "missing",  # a position that must be there is not
+    "overwritten",  # the chain says that another entry was here
+    "lost",  # an operation has a witness and no place in the log
+    "split",  # two objects were published for one position
+    "unpublished",  # the commit store decided a position that nobody published yet
+    "behind",  # the commit store does not know what is published
+    "receipt",  # an acknowledged entry is not what it was
+    "commit-store",  # the commit store is another one, or can't be asked
+]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, and whether ``repair`` can mend it."""
+
+    fault: Fault
+    detail: str
+    position: int | None = None
+    op: str = ""
+    object: str = ""
+    repairable: bool = False
+
+
+@dataclass(frozen=True)
+class LogReport:
+    """What was found in one log."""
+
+    uri: str
+    root: str
+    log: str
+    decided_by: str
+    guard: str
+    floor: int
+    tip: int
+    entries: int
+    epoch: int
+    dead: int = 0
+    staged: int = 0
+    problems: tuple[Problem, ...] = ()
+    repaired: tuple[str, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems

@@ -1,0 +1,60 @@
+"""Fixtures that every test may ask for. A server starts when a test first asks for it, once per session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from services import Azurite, Etcd, MariaDB, Ministack, PostgreSQL, Redis, SeaweedFS, Services
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def services() -> Iterator[Services]:
+    """All servers by name: ``services("redis")``."""
+    started = Services()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def postgresql(services: Services) -> PostgreSQL:
+    return services("postgresql")
+
+
+@pytest.fixture
+def mariadb(services: Services) -> MariaDB:
+    return services("mariadb")
+
+
+@pytest.fixture
+def redis_server(services: Services) -> Redis:
+    return services("redis")
+
+
+@pytest.fixture
+def etcd(services: Services) -> Etcd:
+    return services("etcd")
+
+
+@pytest.fixture
+def dynamodb(services: Services) -> Ministack:
+    return services("ministack")
+
+
+@pytest.fixture
+def ministack(services: Services) -> Ministack:
+    return services("ministack")
+
+
+@pytest.fixture
+def seaweedfs(services: Services) -> SeaweedFS:
+    return services("seaweedfs")
+
+
+@pytest.fixture
+def azurite(services: Services) -> Azurite:
+    return services("azurite")
