@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from places import Places
 from services import Azurite, Etcd, MariaDB, Ministack, PostgreSQL, Redis, SeaweedFS, Services
 
 if TYPE_CHECKING:
@@ -58,3 +59,11 @@ def seaweedfs(services: Services) -> SeaweedFS:
 @pytest.fixture
 def azurite(services: Services) -> Azurite:
     return services("azurite")
+
+
+@pytest.fixture(scope="session")
+def places(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    """Fresh roots of every kind of store, and every kind of commit store: ``places.store("azurite")``."""
+    found = Places(services, tmp_path_factory.mktemp("places"))
+    yield found
+    found.close()

@@ -26,6 +26,11 @@ class Clock(Protocol):
         ...
 
 
+# Of the clocks that never go back, the one that also counts the time a machine was asleep: a writer that
+# slept must not take an old validation for a fresh one.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -33,7 +38,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_STEADY)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

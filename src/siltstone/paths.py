@@ -14,6 +14,7 @@ The objects of one log, below its root:
 ``staged/<n>-<nonce>``      proposals of an external commit store
 ``floor/<n>``               positions below n may be gone
 ``hint``                    a recent position; best effort
+``clock``                   nothing; written to ask the store for its time
 ==========================  ==========================================================
 """
 
@@ -32,6 +33,7 @@ WITNESS = "witness"
 STAGED = "staged"
 FLOOR = "floor"
 HINT = "hint"
+CLOCK = "clock"
 PROBE = "_siltstone_probe"
 
 _FORBIDDEN = set('\\%#?*"<>|:')

@@ -22,17 +22,17 @@ from siltstone.errors import (
     CommitUnknownError,
     ConflictError,
     FencedError,
-    InvalidInputError,
-    LimitExceededError,
+    InternalError,
     SiltstoneError,
     TruncatedError,
     UnavailableError,
     UnsafeStoreError,
 )
 from siltstone.format.frame import digest
-from siltstone.format.records import BODY_BYTES_MAX, Header, Hint, Identity, encode_entry, encode_hint
-from siltstone.ids import is_id
+from siltstone.format.records import Header, Hint, Identity, encode_entry, encode_hint
+from siltstone.log import outcomes
 from siltstone.log.marks import Entry, Mark
+from siltstone.log.outcomes import check_body, check_op
 from siltstone.log.reader import LogReader
 from siltstone.log.truncate import Truncation, truncate
 
@@ -64,18 +64,17 @@ class Log(LogReader):
         writer: str = "",
         before_write: Callable[[], None] = lambda: None,
         lookup: Callable[[str], Mark | None] | None = None,
+        reopen: Callable[[], Log] | None = None,
     ) -> None:
-        super().__init__(store, root, identity, genesis, commits)
-        self._env = env
+        super().__init__(store, root, identity, genesis, commits, env=env)
         self._writer = writer
         self._before_write = before_write
         self._lookup = lookup
+        self._reopen = reopen
         self._lock = threading.RLock()
         self._tip: Mark | None = None
         self._last: Mark | None = None  # end of the last entry this handle was acknowledged
         self._hinted_at = 0
-        self._floor = 0
-        self._floor_read_at: float | None = None
         self._closed = False
         self._prepared = False
 
@@ -137,12 +136,7 @@ class Log(LogReader):
                 raise self._fenced(epoch, entry.epoch, entry.position, entry.writer)
             if entry.epoch == epoch:
                 self._tip = entry.end
-                raise ConflictError(
-                    f"entry {entry.position} was taken by {entry.writer or 'another writer'}",
-                    hint="read what landed, then append behind it",
-                    end=entry.end,
-                    op=op,
-                )
+                raise outcomes.taken(entry, op)
             after = entry.end  # a fenced writer's entry: dead, and only a step in the chain
 
     def _encode(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind) -> bytes:
@@ -181,19 +175,11 @@ class Log(LogReader):
 
     def _check_floor(self, op: str, position: int) -> None:
         """Raise unless the floor is known to be at or below ``position``, after the entry was decided."""
-        trust_s = self.identity.trust_ms / 1000 if self._trusting else 0.0
-        now = self._env.clock.monotonic()
-        if self._floor_read_at is None or now - self._floor_read_at >= trust_s:
-            try:
-                self._read_floor_now()
-            except UnavailableError as error:
-                self._tip = None
-                raise CommitUnknownError(
-                    f"entry {position} was written, but the floor can't be read: {error.message}",
-                    hint="look the op id up before running the operation again",
-                    op=op,
-                    position=position,
-                ) from error
+        try:
+            self._read_floor(trust_ms=self.identity.trust_ms if self._trusting else 0)
+        except UnavailableError as error:
+            self._tip = None
+            raise outcomes.unfinished("the floor can't be read", op, position, error) from error
         if position < self._floor:
             raise self._below_floor(op, position)
 
@@ -201,25 +187,22 @@ class Log(LogReader):
     def _trusting(self) -> bool:
         return self.identity.guard == "receipt" and self.identity.publish == "create"
 
-    def _read_floor_now(self) -> None:
-        started = self._env.clock.monotonic()  # before the request: trust runs from when it can have been true
+    def _read_floor(self, *, trust_ms: int = 0) -> None:
         failure: UnavailableError | None = None
         for _ in self._env.tries():
             try:
-                floors = self.floors()
+                self.floor_now(trust_ms=trust_ms)
             except UnavailableError as error:
                 failure = error
-                continue
-            self._floor = max(self._floor, floors[-1].position if floors else 0)
-            self._floor_read_at = started
-            return
+            else:
+                return
         if failure is not None:
             raise failure
 
     def _check_floor_or_chain(self, entry: Entry, after: Mark, op: str) -> None:
         """An entry that does not follow ours may be one that was put into a truncated place."""
         if entry.prev != after.digest:
-            self._read_floor_now()
+            self._read_floor()
             if after.position < self._floor:
                 raise self._below_floor(op, after.position)
         self.check_follows(entry, after)
@@ -230,13 +213,7 @@ class Log(LogReader):
         found = self._lookup(op) if self._lookup else None
         if found is not None:
             return ConflictError(f"operation {op} was committed before, and folded", end=found, op=op, committed=True)
-        return CommitUnknownError(
-            f"position {position} lies below the floor {self._floor}: the log moved on while this writer waited",
-            hint="look the op id up in the newest state, then start again from the tip",
-            op=op,
-            position=position,
-            floor=self._floor,
-        )
+        return outcomes.passed(op, position, self._floor)
 
     def _witness(self, entry: Entry, data: bytes) -> None:
         key = paths.witness(self.root, entry.position, entry.nonce)
@@ -250,12 +227,7 @@ class Log(LogReader):
             else:
                 return
         self._tip = None
-        raise CommitUnknownError(
-            f"entry {entry.position} was written, but not its witness: {failure.message if failure else ''}",
-            hint="look the op id up before running the operation again",
-            op=entry.op,
-            position=entry.position,
-        )
+        raise outcomes.unfinished("its witness was not", entry.op, entry.position, failure) from failure
 
     def _check_alone(self, entry: Entry) -> None:
         """Raise UnsafeStoreError where someone else was told that the place is theirs."""
@@ -266,14 +238,7 @@ class Log(LogReader):
                 others.append(parsed[1])
         if others:
             self._tip = None
-            raise UnsafeStoreError(
-                f"{self.store.uri} let {len(others) + 1} writers win entry {entry.position}: one of them is overwritten",
-                hint="this operation is not acknowledged; run `siltstone verify`, then `siltstone repair`, "
-                "and give the log a commit store",
-                op=entry.op,
-                position=entry.position,
-                others=tuple(others),
-            )
+            raise outcomes.not_alone(self.store.uri, entry, others)
 
     # -- fencing ---------------------------------------------------------------------------------
 
@@ -294,7 +259,7 @@ class Log(LogReader):
                 except ConflictError as error:
                     mark = _end_of(error)
                     continue
-                self._read_floor_now()
+                self._read_floor()
                 if end.position - 1 < self._floor or not confirm():
                     self._tip = None
                     raise self._fenced(epoch, None, end.position - 1)
@@ -303,15 +268,7 @@ class Log(LogReader):
 
     def _fenced(self, epoch: int, found: int | None, position: int, who: str = "") -> FencedError:
         self._tip = None
-        by = f"at epoch {found}" if found is not None else "beyond it"
-        return FencedError(
-            f"{self.root.rstrip('/') or 'the log'} is {by} at position {position}"
-            f"{f' (by {who})' if who else ''}, this writer at {epoch}",
-            hint="another writer took over; drop this one",
-            epoch=epoch,
-            found=found,
-            position=position,
-        )
+        return outcomes.fenced(self.root, epoch=epoch, found=found, position=position, who=who)
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -412,6 +369,12 @@ class Log(LogReader):
             with contextlib.suppress(SiltstoneError):
                 self.close()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """A handle pickles as the way to open it again; marks and trust stay behind."""
+        if self._reopen is None:
+            raise InternalError("this handle was not made by open_log and can't be pickled")
+        return (self._reopen, ())
+
     def __repr__(self) -> str:
         decides = self.identity.commits or "the object store"
         return f"Log({self.store.uri}/{self.root}, decided by {decides})"
@@ -421,18 +384,3 @@ def _end_of(error: ConflictError) -> Mark:
     end = error.facts["end"]
     assert isinstance(end, Mark)  # noqa: S101 - set where the error is made
     return end
-
-
-def check_body(body: object) -> None:
-    """Raise unless ``body`` can be an entry's body."""
-    if not isinstance(body, bytes):
-        raise InvalidInputError(f"an entry's body must be bytes, got {type(body).__name__}")
-    if len(body) > BODY_BYTES_MAX:
-        raise LimitExceededError(f"a body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}")
-
-
-def check_op(op: str) -> str:
-    """Return ``op`` if it is an op id."""
-    if not is_id(op):
-        raise InvalidInputError(f"op must be 32 lower-case hex digits, got {op!a}")
-    return op

@@ -8,6 +8,7 @@ What must hold:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from siltstone import paths
@@ -43,7 +44,7 @@ class FoundIdentity(NamedTuple):
     data: bytes
 
 
-def open_log(  # noqa: PLR0913 - a front door: every option is keyword-only
+def open_log(
     uri: str | Path | Store,
     *,
     commits: str | Registry | None = None,
@@ -90,6 +91,7 @@ def open_log(  # noqa: PLR0913 - a front door: every option is keyword-only
         writer=writer,
         before_write=lambda: _check_writable(store, found.identity, registry, check),
         lookup=lookup,
+        reopen=partial(open_log, store, commits=registry, root=root, probe=probe, writer=writer, lookup=lookup),
     )
 
 
@@ -148,6 +150,11 @@ def _commit_store(store: Store, identity: Identity, registry: Registry | None, e
         return ConditionalPut(store, env)
     if registry is None:
         return External(store, NoRegistry(identity), publish=identity.publish, env=env)
+    if registry.kind != identity.commits:
+        raise WrongCommitStoreError(
+            f"the log at {store.uri} is decided by a {identity.commits} commit store, not by {registry.kind}",
+            hint=f"pass commits= with the URI of {identity.commits_uri}",
+        )
     return External(store, registry, publish=identity.publish, env=env)
 
 

@@ -4,10 +4,13 @@ What must hold:
 - The tip is the first missing position, found by probing forward; never the maximum of a listing.
 - The floor is the highest floor object. Floor objects only add up, so it never falls.
 - ``entries`` yields an unbroken chain or raises; a missing entry is an error unless the floor passed it.
+- No entry is shown unless the floor was at or below it after it was read: a truncated place may hold the late
+  put of a stalled writer. A look at the floor counts for ``trust_ms``, as it does for an acknowledgement.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
@@ -27,10 +30,13 @@ from siltstone.log.marks import Entry, Mark, check_follows, read_entry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from siltstone.env import Env
     from siltstone.store.base import ObjectInfo, Store
 
 STEPS = 2  # entries to follow one by one before looking further ahead
 CHASES_MAX = 1000
+SHOWN_TOGETHER = 256
+SHOWN_BYTES = 1024 * 1024
 
 
 class FloorObject(NamedTuple):
@@ -43,12 +49,17 @@ class FloorObject(NamedTuple):
 class LogReader:
     """What every handle on a log can do, with or without the right to write."""
 
-    def __init__(self, store: Store, root: str, identity: Identity, genesis: str, commits: CommitStore) -> None:
+    def __init__(
+        self, store: Store, root: str, identity: Identity, genesis: str, commits: CommitStore, *, env: Env
+    ) -> None:
         self.store = store
         self.root = root
         self.identity = identity
         self.commits = commits
         self.start = Mark(0, 0, genesis)
+        self._env = env
+        self._floor = 0
+        self._floor_read_at: float | None = None
 
     # -- places ----------------------------------------------------------------------------------
 
@@ -76,12 +87,22 @@ class LogReader:
 
     def floors(self) -> list[FloorObject]:
         """Every floor object, lowest first."""
+        started = self._env.clock.monotonic()  # before the request: trust runs from when it can have been true
         found = []
         for info in self.store.list(f"{self.root}{paths.FLOOR}"):
             position = paths.parse_floor(self.root, info.key)
             if position is not None:
                 found.append(FloorObject(position, info.modified_ms))
+        self._floor = max(self._floor, found[-1].position if found else 0)
+        self._floor_read_at = started
         return found
+
+    def floor_now(self, *, trust_ms: int) -> int:
+        """The floor, as it was at most ``trust_ms`` ago."""
+        read_at = self._floor_read_at
+        if read_at is None or self._env.clock.monotonic() - read_at >= trust_ms / 1000:
+            self.floors()
+        return self._floor
 
     def floor_mark(self, position: int) -> Mark:
         """The mark at a floor: what its object says of the entry before it."""
@@ -241,18 +262,29 @@ class LogReader:
         after = self.first() if after is None else after
         end = self.tip(after) if until is None else until
         mark, highest = after, after.epoch
+        ready: list[Entry] = []
         for data in self.published_many(after.position, end.position):
             if data is None:
                 raise self._gone(mark.position)
             entry = self.read(data, mark.position)
             self.check_follows(entry, mark)
             if entry.epoch < highest:
-                entry = _as_dead(entry)
+                entry = replace(entry, dead=True)
             highest = max(highest, entry.epoch)
             mark = entry.end
-            yield entry
+            ready.append(entry)
+            if len(ready) >= SHOWN_TOGETHER or len(data) >= SHOWN_BYTES:
+                yield from self._shown(ready)
+                ready = []
+        yield from self._shown(ready)
         if mark.position >= end.position and mark.digest != end.digest:
             raise CorruptionError(f"entry {end.position - 1} is not the one it was", position=end.position - 1)
+
+    def _shown(self, entries: list[Entry]) -> list[Entry]:
+        """``entries``, now that the floor is known not to have passed them."""
+        if entries and self.floor_now(trust_ms=self.identity.trust_ms) > entries[0].position:
+            raise self._gone(entries[0].position)
+        return entries
 
     def _gone(self, position: int) -> SiltstoneError:
         floor = self.first()
@@ -264,10 +296,6 @@ class LogReader:
                 floor=floor.position,
             )
         return self.lost(position, "entries behind it are there")
-
-
-def _as_dead(entry: Entry) -> Entry:
-    return Entry(**{**entry.__dict__, "dead": True})
 
 
 def _two(root: str, position: int) -> SiltstoneError:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
 from siltstone.commit.external import External
-from siltstone.errors import InvalidInputError, NotFoundError
+from siltstone.errors import InvalidInputError, MissingObjectError
 from siltstone.format.frame import digest
-from siltstone.format.records import Floor, Hint, encode_floor, encode_hint
+from siltstone.format.records import Floor, encode_floor
 
 if TYPE_CHECKING:
     from siltstone.log.marks import Mark
@@ -75,12 +75,11 @@ def _deletable(log: LogReader) -> int:
 
 def _store_now_ms(log: LogReader) -> int:
     """The time by the store's clock: that of an object written just now."""
-    key = f"{log.root}{paths.HINT}"
-    floor = log.first()
-    log.store.put(key, encode_hint(Hint(log=log.identity.log, position=floor.position)))
+    key = f"{log.root}{paths.CLOCK}"
+    log.store.put(key, b"")
     info = log.store.head(key)
     if info is None:
-        raise NotFoundError(f"{key} is gone right after it was written", object=key)
+        raise MissingObjectError(f"{key} is gone right after it was written", object=key)
     return info.modified_ms
 
 

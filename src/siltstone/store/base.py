@@ -49,6 +49,11 @@ class Store(ABC):
         """What tells this root from every other one, without credentials."""
         return self.uri
 
+    @property
+    def domain(self) -> str:
+        """What behaves alike: the bucket and the service behind this root."""
+        return self.location
+
     @abstractmethod
     def get(self, key: str, *, limit: int = OBJECT_BYTES_MAX) -> bytes:
         """The whole object. Raises NotFoundError, or CorruptionError where it is over ``limit``."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 TEMP_START = ".siltstone-"
 CHECKED_DIRECTORIES_MAX = 4096
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hold us up
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -73,10 +74,10 @@ class LocalStore(Store):
     def head(self, key: str) -> ObjectInfo | None:
         try:
             with self._open(key) as file:
-                stat = os.fstat(file)
+                facts = os.fstat(file)
         except NotFoundError:
             return None
-        return ObjectInfo(key, stat.st_size, stat.st_mtime_ns // 1_000_000)
+        return ObjectInfo(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         start = paths.check_prefix(prefix)
@@ -100,8 +101,8 @@ class LocalStore(Store):
                 yield from self._walk(key, after)
             elif key > after:
                 with contextlib.suppress(OSError):
-                    stat = os.lstat(directory + name)
-                    yield ObjectInfo(key, stat.st_size, stat.st_mtime_ns // 1_000_000)
+                    facts = os.lstat(directory + name)
+                    yield ObjectInfo(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -227,6 +228,8 @@ class LocalStore(Store):
         except OSError as error:
             self._raise(error, "get", key)
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise NotFoundError(f"{self.uri} has no object {key}", object=key, verb="get")
             yield file
         except OSError as error:
             self._raise(error, "get", key)

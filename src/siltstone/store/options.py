@@ -14,11 +14,34 @@ from urllib.parse import SplitResult, urlsplit
 
 from siltstone.errors import InvalidInputError
 
-SCHEMES = {"file": "file", "memory": "memory", "s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
+SCHEMES = {
+    "file": "file",
+    "memory": "memory",
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "az": "az",
+    "abfs": "az",
+    "abfss": "az",
+}
 ENV_REFERENCE = "env:"
 PLAIN_OPTIONS = frozenset(
-    "region endpoint account_name account bucket bucket_name container_name allow_http timeout connect_timeout "
-    "virtual_hosted_style_request use_emulator skip_signature conditional_put".split()
+    {
+        "account",
+        "account_name",
+        "allow_http",
+        "bucket",
+        "bucket_name",
+        "conditional_put",
+        "connect_timeout",
+        "container_name",
+        "endpoint",
+        "region",
+        "skip_signature",
+        "timeout",
+        "use_emulator",
+        "virtual_hosted_style_request",
+    }
 )
 
 
@@ -41,7 +64,9 @@ def parse_uri(uri: object) -> StoreUri:
     if not isinstance(text, str):
         raise InvalidInputError(f"a store URI must be a string, got {type(uri).__name__}")
     if not text.strip():
-        raise InvalidInputError("a store URI must not be empty", hint="give a directory or a URI such as s3://bucket/path")
+        raise InvalidInputError(
+            "a store URI must not be empty", hint="give a directory or a URI such as s3://bucket/path"
+        )
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in text):
         raise InvalidInputError(f"the store URI {_shown(text)!a} holds a control character")
     if "://" not in text:
@@ -122,6 +147,6 @@ def scrub(text: str, options: Mapping[str, str]) -> str:
     """``text`` without the value of any option that could be a secret."""
     for name, value in options.items():
         plain = name.removeprefix("aws_").removeprefix("azure_storage_").removeprefix("google_") in PLAIN_OPTIONS
-        if not plain and len(value) > 3 and value in text:  # noqa: PLR2004 - shorter ones hide nothing
+        if not plain and len(value) > 3 and value in text:
             text = text.replace(value, "***")
     return text

@@ -74,8 +74,7 @@ _probed_lock = threading.Lock()
 
 def probe_once(store: Store) -> ProbeReport:
     """As ``probe``, once per process and bucket."""
-    bucket = store.location.split("/", 3)[2] if store.traits.kind not in {"file", "memory"} else store.location
-    name = f"{store.traits.kind}:{bucket}:{getattr(store, 'endpoint', '')}"
+    name = store.domain
     with _probed_lock:
         found = _probed.get(name)
     if found is None:

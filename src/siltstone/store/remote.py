@@ -108,15 +108,20 @@ class RemoteStore(Store):
     def location(self) -> str:
         return f"{self.uri} at {self.endpoint}" if self.endpoint else self.uri
 
+    @property
+    def domain(self) -> str:
+        return f"{self._place.scheme}://{self._place.bucket} at {self.endpoint}"
+
     def get(self, key: str, *, limit: int = OBJECT_BYTES_MAX) -> bytes:
-        def read(store: Any) -> bytes:  # noqa: ANN401 - obstore's stores share no base
+        def read(store: Any) -> bytes:
             result = obstore.get(store, key)
             size = result.meta["size"]
             if size > limit:
                 raise CorruptionError(f"object {key} has {size} bytes, over the limit of {limit}", object=key)
             return bytes(result.bytes())
 
-        return self._call("get", key, read)
+        data: bytes = self._call("get", key, read)
+        return data
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         starts, ends = [s for s, _ in ranges], [e for _, e in ranges]
@@ -195,7 +200,7 @@ class RemoteStore(Store):
             except Exception as error:
                 self._raise(error, "delete", name)
 
-    def _call(self, verb: str, key: str, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    def _call(self, verb: str, key: str, work: Callable[[Any], Any]) -> Any:
         paths.check_key(key)
         store = self._connected()
         try:
@@ -205,7 +210,7 @@ class RemoteStore(Store):
         except Exception as error:
             self._raise(error, verb, key)
 
-    def _connected(self) -> Any:  # noqa: ANN401
+    def _connected(self) -> Any:
         if _process.forked:
             raise ForkedError(
                 f"{self.uri} was used before os.fork(), and object store connections do not survive a fork",
@@ -217,7 +222,7 @@ class RemoteStore(Store):
                 self._store = self._connect()
             return self._store
 
-    def _connect(self) -> Any:  # noqa: ANN401
+    def _connect(self) -> Any:
         kind: Any = _STORES[self._place.scheme]
         try:
             return kind(
@@ -272,7 +277,7 @@ def _endpoint(scheme: str, config: Mapping[str, str]) -> str:
     return given or next((os.environ[name] for name in _ENDPOINT_VARIABLES[scheme] if os.environ.get(name)), "")
 
 
-def _info(meta: Any) -> ObjectInfo:  # noqa: ANN401
+def _info(meta: Any) -> ObjectInfo:
     return ObjectInfo(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
 
 

@@ -22,6 +22,10 @@ class StoreWrapper(Store):
     def location(self) -> str:
         return self.inner.location
 
+    @property
+    def domain(self) -> str:
+        return self.inner.domain
+
     def get(self, key: str, *, limit: int = OBJECT_BYTES_MAX) -> bytes:
         return self.inner.get(key, limit=limit)
 

@@ -14,8 +14,6 @@ from siltstone.commit.connect import open_registry
 from siltstone.commit.external import External
 from siltstone.env import REAL, Env
 from siltstone.errors import CorruptionError, NotFoundError, SiltstoneError, UnsupportedFormatError
-from siltstone.log.log import Log
-from siltstone.log.marks import Entry, Mark
 from siltstone.log.open import open_log
 from siltstone.store.connect import open_store
 from siltstone.verify.report import LogReport, Problem
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.commit.registry import Registry
+    from siltstone.log.log import Log
+    from siltstone.log.marks import Entry, Mark
     from siltstone.store.base import Store
 
 
@@ -52,7 +52,7 @@ class Findings:
         return {entry.op for entry in self.chain.values()}
 
 
-def verify(  # noqa: PLR0913 - a front door: every option is keyword-only
+def verify(
     uri: str | Path | Store,
     *,
     commits: str | Registry | None = None,
@@ -133,7 +133,7 @@ def _walk_chain(log: Log, findings: Findings, progress: Callable[[str, int], Non
         findings.dead += entry.epoch < findings.epoch
         findings.epoch = max(findings.epoch, entry.epoch)
         mark = entry.end
-        if progress is not None and position % 1000 == 999:  # noqa: PLR2004
+        if progress is not None and position % 1000 == 999:
             progress(log.root, position + 1 - findings.start.position)
 
 
@@ -274,5 +274,3 @@ def report(log: Log, findings: Findings, repaired: tuple[str, ...] = ()) -> LogR
 def _unreadable(store: Store, root: str, error: SiltstoneError) -> LogReport:
     problem = Problem("corrupt", error.message, object=f"{root}{paths.IDENTITY}")
     return LogReport(store.uri, root, "", "", "", 0, 0, 0, 0, problems=(problem,))
-
-

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from siltstone import paths
 from siltstone.commit.connect import open_registry
-from siltstone.commit.external import External, abort_entry
+from siltstone.commit.external import abort_entry
 from siltstone.commit.registry import Claim, Registry
 from siltstone.env import REAL, Env
 from siltstone.errors import MissingObjectError, NotFoundError, SiltstoneError, UnavailableError
 from siltstone.format.frame import digest
-from siltstone.log.marks import Entry
 from siltstone.log.open import identity_place, open_log, read_identity
 from siltstone.store.connect import open_store
 from siltstone.verify.inspect import Findings, find_logs, fits, registry_for, report, walk
@@ -28,11 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.log.log import Log
+    from siltstone.log.marks import Entry
     from siltstone.store.base import Store
     from siltstone.verify.report import LogReport
 
 
-def repair(  # noqa: PLR0913 - a front door: every option is keyword-only
+def repair(
     uri: str | Path | Store,
     *,
     commits: str | Registry | None = None,
@@ -80,7 +80,7 @@ def _settle_splits(log: Log, findings: Findings, registry: Registry | None) -> l
     """Leave one of two published entries in its place; the other becomes a witness, to be appended again."""
     done = []
     for position, keys in sorted(findings.published.items()):
-        if len(keys) < 2:  # noqa: PLR2004
+        if len(keys) < 2:
             continue
         entries = {key: log.read(log.store.get(key), position) for key in keys}
         keeper = _keeper(log, findings, entries, registry)
@@ -113,9 +113,7 @@ def _refill(log: Log, findings: Findings) -> list[str]:
         if not fits(findings, entry) or (there is not None and there.digest == entry.digest):
             continue
         if there is not None:
-            log.store.copy(
-                findings.published[entry.position][0], paths.witness(log.root, entry.position, there.nonce)
-            )
+            log.store.copy(findings.published[entry.position][0], paths.witness(log.root, entry.position, there.nonce))
         log.store.put(_published_key(log, entry), log.store.get(key))
         done.append(f"entry {entry.position}: brought operation {entry.op} back from its witness")
     return done

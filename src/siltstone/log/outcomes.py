@@ -1,0 +1,94 @@
+"""What a caller of a log is told when an entry was not acknowledged, and the checks before one is tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from siltstone.errors import (
+    CommitUnknownError,
+    ConflictError,
+    FencedError,
+    InvalidInputError,
+    LimitExceededError,
+    SiltstoneError,
+    UnsafeStoreError,
+)
+from siltstone.format.records import BODY_BYTES_MAX
+from siltstone.ids import is_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siltstone.log.marks import Entry
+
+LOOK_FIRST = "look the op id up before running the operation again"
+
+
+def taken(entry: Entry, op: str) -> ConflictError:
+    """Another's entry holds the place."""
+    return ConflictError(
+        f"entry {entry.position} was taken by {entry.writer or 'another writer'}",
+        hint="read what landed, then append behind it",
+        end=entry.end,
+        op=op,
+    )
+
+
+def fenced(root: str, *, epoch: int, found: int | None, position: int, who: str) -> FencedError:
+    """An entry of a higher epoch is there, or the epoch is no longer the caller's."""
+    at = f"at epoch {found}" if found is not None else f"beyond epoch {epoch}"
+    by = f" (by {who})" if who else ""
+    return FencedError(
+        f"{root.rstrip('/') or 'the log'} is {at} at position {position}{by}, this writer at {epoch}",
+        hint="another writer took over; drop this one",
+        epoch=epoch,
+        found=found,
+        position=position,
+    )
+
+
+def unfinished(what: str, op: str, position: int, cause: SiltstoneError | None) -> CommitUnknownError:
+    """The entry was written, and a step before its acknowledgement could not be taken."""
+    return CommitUnknownError(
+        f"entry {position} was written, but {what}: {cause.message if cause else 'no answer'}",
+        hint=LOOK_FIRST,
+        op=op,
+        position=position,
+    )
+
+
+def passed(op: str, position: int, floor: int) -> CommitUnknownError:
+    """The floor passed the place: the entry may have been folded, or the place was empty again."""
+    return CommitUnknownError(
+        f"position {position} lies below the floor {floor}: the log moved on while this writer waited",
+        hint="look the op id up in the newest state, then start again from the tip",
+        op=op,
+        position=position,
+        floor=floor,
+    )
+
+
+def not_alone(uri: str, entry: Entry, others: Sequence[str]) -> UnsafeStoreError:
+    """The store let several writers win one place."""
+    return UnsafeStoreError(
+        f"{uri} let {len(others) + 1} writers win entry {entry.position}: one of them was overwritten",
+        hint="not acknowledged; run `siltstone verify`, then `siltstone repair`, and give the log a commit store",
+        op=entry.op,
+        position=entry.position,
+        others=tuple(others),
+    )
+
+
+def check_body(body: object) -> None:
+    """Raise unless ``body`` can be an entry's body."""
+    if not isinstance(body, bytes):
+        raise InvalidInputError(f"an entry's body must be bytes, got {type(body).__name__}")
+    if len(body) > BODY_BYTES_MAX:
+        raise LimitExceededError(f"a body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}")
+
+
+def check_op(op: str) -> str:
+    """Return ``op`` if it is an op id."""
+    if not is_id(op):
+        raise InvalidInputError(f"op must be 32 lower-case hex digits, got {op!a}")
+    return op
