@@ -1,4 +1,4 @@
-"""Stores and commit stores by name, each test with a root of its own. What a name needs is started when it is asked for."""
+"""Stores and commit stores by name, each test with a root of its own. What a name needs is started when asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from siltstone.commit.connect import open_registry
 from siltstone.store.connect import open_store
-from siltstone.testing.s3server import FaultServer, Faults
+from siltstone.testing.s3server import Faults, FaultServer
 
 STORES = ("memory", "file", "faulty", "seaweedfs", "ministack", "azurite")
 REGISTRIES = ("memory", "sqlite", "postgresql", "mysql", "redis", "etcd", "dynamodb")
@@ -66,7 +66,8 @@ class Places:
             return f"memory://{uuid.uuid4().hex[:12]}"
         if name == "sqlite":
             return f"sqlite://{self._directory}/{uuid.uuid4().hex[:12]}.db"
-        return self._services(SERVICE_OF[name]).commits_uri
+        uri = self._services(SERVICE_OF[name]).commits_uri
+        return f"{uri}&create=true" if name == "dynamodb" else uri
 
     def registry(self, name: str):
         return self._stack.enter_context(contextlib.closing(open_registry(self.commits_uri(name))))

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 TEMP_START = ".siltstone-"
 CHECKED_DIRECTORIES_MAX = 4096
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there must not hold us up
+_READ_FLAGS = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+)  # a planted FIFO must not hang a reader | os.O_NONBLOCK  # a pipe put there must not hold us up
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -87,8 +89,8 @@ class LocalStore(Store):
         directory = os.path.join(self.root, start)  # noqa: PTH118 - a hot path
         try:
             self._check_directory(directory.rstrip("/"))
-            with os.scandir(directory) as found:
-                names = sorted(e.name + "/" if e.is_dir(follow_symlinks=False) else e.name for e in found)
+            with os.scandir(directory) as entries:
+                names = sorted(e.name + "/" if e.is_dir(follow_symlinks=False) else e.name for e in entries)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:

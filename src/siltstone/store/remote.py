@@ -167,7 +167,11 @@ class RemoteStore(Store):
         self._call("copy", target, lambda store: obstore.copy(store, source, target))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        start = paths.check_prefix(prefix)
+        found = self._listed(paths.check_prefix(prefix), after)
+        # Directory buckets of S3 Express list in no order.
+        return iter(sorted(found)) if self._place.bucket.endswith("--x-s3") else found
+
+    def _listed(self, start: str, after: str) -> Iterator[ObjectInfo]:
         store = self._connected()
         try:
             for chunk in obstore.list(store, start or None, offset=after or None, chunk_size=1000):

@@ -88,7 +88,7 @@ class Script:
         self._delayed: list[Callable[[], object]] = []
 
     def on(self, verb: str, fault: Fault, *, key: str = "", nth: int = 1, times: int = 1) -> None:
-        """Hit the ``nth`` call of ``verb`` (``"*"``: of any) on a key with this substring, and ``times - 1`` after it."""
+        """Hit the ``nth`` call of ``verb`` (``"*"``: of any) on such a key, and ``times - 1`` more after it."""
         if verb != ANY and verb not in self.verbs:
             raise InvalidInputError(f"there is no verb {verb!r}", hint=f"known are {', '.join(sorted(self.verbs))}")
         if verb != ANY and not self.applies(fault, verb):

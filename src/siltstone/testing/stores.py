@@ -86,7 +86,7 @@ class FaultStore(_CallByCall):
         self.script.on(verb, fault, key=key, nth=nth, times=times)
 
     @property
-    def calls(self) -> list[Call]:  # type: ignore[valid-type]
+    def calls(self) -> list[Call]:
         """What was called so far, hit or not."""
         return self.script.calls
 
@@ -118,7 +118,7 @@ class Interleaves(_CallByCall):
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
-        self.calls: list[Call] = []  # type: ignore[valid-type]
+        self.calls: list[Call] = []
         self._steps: dict[_Step, int] = {}
         self._inside = False
 
@@ -151,7 +151,7 @@ class Interleaves(_CallByCall):
         finally:
             self._act(step for step in due if step.after)
 
-    def _due(self, verb: str, key: str) -> list[_Step]:  # type: ignore[valid-type]
+    def _due(self, verb: str, key: str) -> list[_Step]:
         due = []
         for step in [*self._steps]:
             if step.verb in {verb, ANY} and step.key in key:
