@@ -8,7 +8,7 @@ import pickle
 import sys
 
 import lance
-import pyarrow
+import pyarrow as pa
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(job["rows"]):
-        row = pyarrow.table({"writer": [job["writer"]], "number": [number]})
+        row = pa.table({"writer": [job["writer"]], "number": [number]})
         try:
             options = job["storage_options"]
             lance.write_dataset(row, job["uri"], mode="append", storage_options=options, commit_lock=lock)

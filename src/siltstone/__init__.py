@@ -1,11 +1,23 @@
 """siltstone keeps tables on object storage: many writers, one history, no server, no lost row."""
 
 from siltstone import errors
+from siltstone._version import __version__
+from siltstone.check import check_store
 from siltstone.commit.connect import open_registry as open_commits
 from siltstone.log import Entry, Log, Mark, open_log
 from siltstone.store.connect import open_store
-from siltstone.store.probe import probe
+from siltstone.verify import repair, verify
 
-__version__ = "0.1.0"
-
-__all__ = ["Entry", "Log", "Mark", "__version__", "errors", "open_commits", "open_log", "open_store", "probe"]
+__all__ = [
+    "Entry",
+    "Log",
+    "Mark",
+    "__version__",
+    "check_store",
+    "errors",
+    "open_commits",
+    "open_log",
+    "open_store",
+    "repair",
+    "verify",
+]

@@ -163,7 +163,10 @@ class _Trial:
     def look_up(self) -> Finding:
         ok = self.registry.lookup(self.scope, 0) == self.registry.newest(self.scope) == self.first
         return _finding(
-            "look up", "a decision is seen right after it was made", "a decision is not seen after it was made", holds=ok
+            "look up",
+            "a decision is seen right after it was made",
+            "a decision is not seen after it was made",
+            holds=ok,
         )
 
     def wrong_predecessor(self) -> Finding:

@@ -23,8 +23,11 @@ class Env:
     ids: Ids = field(default_factory=SystemIds)
     patience_s: float = 30.0
 
-    def tries(self) -> Iterator[int]:
-        """0, 1, 2, ... with a jittered wait between, until ``patience_s`` is used up (at least two tries)."""
+    def tries(self, *, most_s: float = BACKOFF_MOST_S) -> Iterator[int]:
+        """0, 1, 2, ... with a jittered wait between, until ``patience_s`` is used up (at least two tries).
+
+        No wait is longer than ``most_s``.
+        """
         end = self.clock.monotonic() + self.patience_s
         number = 0
         while True:
@@ -32,7 +35,7 @@ class Env:
             left = end - self.clock.monotonic()
             if left <= 0 and number:
                 return
-            most = min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2**number)
+            most = min(most_s, BACKOFF_FIRST_S * 2 ** min(number, 16))
             self.clock.sleep(min(self.ids.uniform(0, most), max(left, 0)))
             number += 1
 

@@ -175,9 +175,9 @@ class _Chain:
         return answer if isinstance(answer, Claim) else None
 
     def truncate(self, *, since: int, tip: int) -> None:
-        """Drop old claims, where the turn from ``since`` to ``tip`` passed a round number; best effort."""
+        """Drop old claims where the claims from ``since`` to ``tip`` hold a round number; best effort."""
         below = tip - KEPT_CLAIMS
-        if since // TRUNCATE_EVERY == tip // TRUNCATE_EVERY or below <= 0:
+        if (since - 1) // TRUNCATE_EVERY == tip // TRUNCATE_EVERY or below <= 0:
             return
         with contextlib.suppress(SiltstoneError):  # the next turn that passes a round number does it too
             last = self._registry.lookup(self.scope, below - 1)

@@ -93,7 +93,13 @@ class Deployment:
         return self.server.commits_uri.replace(there, here).replace(f"dynamodb://{BUCKET}", f"dynamodb://{self._table}")
 
 
-FIXTURES = {"postgresql": "postgresql", "mysql": "mariadb", "redis": "redis_server", "etcd": "etcd", "dynamodb": "dynamodb"}
+FIXTURES = {
+    "postgresql": "postgresql",
+    "mysql": "mariadb",
+    "redis": "redis_server",
+    "etcd": "etcd",
+    "dynamodb": "dynamodb",
+}
 NAMES = {"postgresql": "table", "mysql": "table", "redis": "namespace", "etcd": "prefix"}
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import psycopg
 import pymysql
@@ -56,7 +56,7 @@ class TestSqlite(RegistrySuite):
     def empty(self):
         for name in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
             with contextlib.suppress(FileNotFoundError):
-                os.remove(name)
+                Path(name).unlink()
 
     def test_claim__process_killed_right_after_the_answer__claim_stays(self):
         script = (
@@ -84,7 +84,10 @@ class TestSqlite(RegistrySuite):
         claims = chain(scope, 3)
         self.fill(registry, claims[:1])
         copy = tmp_path / "copy.db"
-        with contextlib.closing(sqlite3.connect(self.path)) as source, contextlib.closing(sqlite3.connect(copy)) as target:
+        with (
+            contextlib.closing(sqlite3.connect(self.path)) as source,
+            contextlib.closing(sqlite3.connect(copy)) as target,
+        ):
             source.backup(target)
         self.fill(registry, claims[1:2])
         self.empty()

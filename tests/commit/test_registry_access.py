@@ -23,6 +23,16 @@ SECRET = "canary-Zq7-secret"
 WRONG = "canary-Zq7-wrong"
 
 
+HOSTILE_TABLES = [
+    *("claims'; DROP TABLE x; --", 'a"b', "a`b", "A", "1a", "a-b", "a.b", "a b", "", "a" * 64, "a\0b", "é", "a;b"),
+    *("a)--", "a/**/b", "pg_catalog.x", "%s", "{x}", "a\n"),
+]
+HOSTILE_TEXTS = [
+    *("'; DROP TABLE siltstone_claims; --", "' OR '1'='1", "\\'; --", '"', "`", "%s%(x)s", "$1", "?", ":s", "{0}"),
+    "\r\nFLUSHALL\r\n",
+]
+
+
 def assert_unseen(*texts):
     for text in texts:
         assert "canary-Zq7" not in text, text
@@ -152,17 +162,21 @@ def test_mysql__server_read_only__unavailable(mariadb):
             cursor.execute("SET GLOBAL read_only = 0")
 
 
-@pytest.mark.parametrize("payload_table", ["claims'; DROP TABLE x; --", 'a"b', "a`b", "A", "1a", "a-b", "a.b", "a b", "", "a" * 64, "a\0b", "é", "a;b", "a)--", "a/**/b", "pg_catalog.x", "%s", "{x}", "a\n"])  # fmt: skip
-@pytest.mark.parametrize("scheme", ["sqlite:///nowhere/claims.db", "postgresql://u@127.0.0.1/db", "mysql://u@127.0.0.1/db"])
+@pytest.mark.parametrize("payload_table", HOSTILE_TABLES)
+@pytest.mark.parametrize(
+    "scheme", ["sqlite:///nowhere/claims.db", "postgresql://u@127.0.0.1/db", "mysql://u@127.0.0.1/db"]
+)
 def test_open__hostile_table_name__refused_before_anything_is_sent(scheme, payload_table):
     with pytest.raises(InvalidInputError):
         open_registry(scheme, table=payload_table)
 
 
 def test_claim__hostile_scopes_and_values__are_only_data(deployment):
-    payloads = ["'; DROP TABLE siltstone_claims; --", "' OR '1'='1", "\\'; --", '"', "`", "%s%(x)s", "$1", "?", ":s", "{0}", "\r\nFLUSHALL\r\n"]  # fmt: skip
+    payloads = HOSTILE_TEXTS
     with open_registry(deployment.uri(), **deployment.options) as registry:
-        claims = [type(claim)(payload, 0, claim.digest, "", payload) for payload in payloads for claim in chain(payload, 1)]
+        claims = [
+            type(claim)(payload, 0, claim.digest, "", payload) for payload in payloads for claim in chain(payload, 1)
+        ]
         assert [registry.claim(claim) for claim in claims] == claims
         assert [registry.lookup(claim.scope, 0) for claim in claims] == claims
 

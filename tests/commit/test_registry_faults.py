@@ -8,10 +8,12 @@ import os
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from siltstone.commit.connect import open_registry
+from siltstone.commit.registry import Truncated
 from siltstone.errors import ClosedError, UnavailableError
 from siltstone.testing.registry_suite import chain
 
@@ -96,6 +98,7 @@ def test_handle__sqlite_used_in_a_forked_child__child_and_parent_have_their_own_
 def use_on_both_sides_of_a_fork(registry):
     claims = chain("forked", 4)
     assert registry.claim(claims[0]) == claims[0]
+    parents = link_of(registry)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -103,13 +106,49 @@ def use_on_both_sides_of_a_fork(registry):
         status = 1
         try:
             good = registry.claim(claims[1]) == claims[1] and registry.lookup("forked", 0) == claims[0]
+            own = link_of(registry) is not parents
             registry.close()
-            status = 0 if good else 2
+            status = 0 if good and own else 2
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert link_of(registry) is parents
     assert registry.claim(claims[2]) == claims[2]
     assert registry.newest("forked") == claims[2]
+
+
+def link_of(registry):
+    links = registry._links
+    return links.shared or links.local.link
+
+
+LOCK_WAITS = {
+    "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted",
+    "mysql": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+}
+
+
+@pytest.mark.parametrize("deployment", LOCK_WAITS, indirect=True)
+def test_claim__range_is_being_raised__waits_and_is_truncated(deployment):
+    claims = chain("raised", 4)
+    rival = type(claims[1])("raised", 1, "f" * 64, claims[0].digest, "rival")
+    with opened(deployment) as registry, opened(deployment) as other, ThreadPoolExecutor(1) as pool:
+        for claim in claims:
+            assert registry.claim(claim) == claim
+        sql, execute, encode = other._sql, other._dialect.execute, other._dialect.encode
+        raw = other._link().raw
+        execute(raw, "BEGIN", ())
+        execute(raw, sql.raise_range, (3, encode(claims[2].digest), encode("raised"), 3))
+        execute(raw, sql.delete, (encode("raised"), 0, 3))
+        answer = pool.submit(registry.claim, rival)
+        deadline = time.monotonic() + 8
+        # InnoDB refreshes the view only when nobody asked for a tenth of a second.
+        while execute(raw, LOCK_WAITS[registry.kind], ()).rows == [(0,)] and time.monotonic() < deadline:
+            time.sleep(0.15)
+        assert not answer.done()
+        execute(raw, "COMMIT", ())
+        assert answer.result(30) == Truncated(3)
+        assert registry.lookup("raised", 1) is None
 
 
 def test_close__then_a_call__closed_error(deployment):

@@ -74,7 +74,9 @@ def test_open__malformed_uri__refused_without_repeating_the_password(uri):
     assert SECRET not in f"{error} {error!r} {error.facts}"
 
 
-@pytest.mark.parametrize("uri", [f"redis://{REMOTE}", f"etcd://{REMOTE}", f"dynamodb://claims?endpoint=http://{REMOTE}"])
+@pytest.mark.parametrize(
+    "uri", [f"redis://{REMOTE}", f"etcd://{REMOTE}", f"dynamodb://claims?endpoint=http://{REMOTE}"]
+)
 def test_open__remote_host_without_tls__needs_insecure(uri):
     with pytest.raises(InvalidInputError, match="insecure=True"):
         open_registry(uri)

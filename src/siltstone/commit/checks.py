@@ -13,6 +13,7 @@ import msgspec
 
 from siltstone.commit.registry import POSITION_MAX, SCOPE_BYTES_MAX, VALUE_BYTES_MAX, Behind, Claim, Truncated
 from siltstone.errors import InvalidInputError, LimitExceededError
+from siltstone.ids import is_id
 
 DIGEST_PATTERN = re.compile(r"(?:[0-9a-f]{64})?")
 
@@ -50,6 +51,12 @@ def judge(claim: Claim, standing: Standing, *, chained: bool) -> Claim | Behind 
     if previous is None or previous.digest != claim.parent:
         return Behind(previous)
     return None
+
+
+def check_identity(identity: str) -> None:
+    """Raise InvalidInputError unless this can be a service's identity."""
+    if not is_id(identity):
+        raise InvalidInputError("that is no identity of a commit store", hint="give 32 lower-case hex digits")
 
 
 def check_claim(claim: Claim) -> None:

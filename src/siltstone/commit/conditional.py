@@ -65,6 +65,8 @@ class ConditionalPut(CommitStore):
             return self.decided(place)
         except UnavailableError:
             return None
+        except SiltstoneError as error:  # the refusal may have been for our own bytes
+            raise unknown(place, error) from error
 
 
 def unknown(place: Place, cause: SiltstoneError | None) -> CommitUnknownError:

@@ -39,6 +39,7 @@ _OPTIONS: dict[str, type] = {
 # Position, value and others are words of DynamoDB's own, so every attribute goes by an alias.
 _SCOPE, _POSITION, _DIGEST, _BELOW = {"#s": "scope"}, {"#n": "position"}, {"#d": "digest"}, {"#b": "below"}
 _RANGE_POSITION = -1
+_IDENTITY_KEY = {"scope": {"S": "identity"}, "position": {"N": "0"}}
 _DENIED_CODES = {
     "AccessDeniedException",
     "UnrecognizedClientException",
@@ -222,18 +223,20 @@ class DynamoDbRegistry(LookingHandle[Any]):
             raw.batch_write_item(RequestItems={self._table: requests})  # what it left undone comes up again
 
     def _identity(self, raw: Any) -> str:
-        key = {"scope": _s("identity"), "position": _n(0)}
         for _ in range(ATTEMPTS_MAX):
-            item = raw.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
+            item = raw.get_item(TableName=self._table, Key=_IDENTITY_KEY, ConsistentRead=True).get("Item")
             if item:
                 return str(item["value"]["S"])
             try:
-                new = key | {"value": _s(self._ids.new())}
+                new = _IDENTITY_KEY | {"value": _s(self._ids.new())}
                 raw.put_item(Item=new, **self._when(None, "attribute_not_exists(#s)", _SCOPE))
             except self._botocore.ClientError as error:
                 if _code(error) != "ConditionalCheckFailedException":
                     raise
         raise self._unavailable("its identity was removed as often as it was made")
+
+    def _adopt(self, raw: Any, identity: str) -> None:
+        raw.put_item(TableName=self._table, Item=_IDENTITY_KEY | {"value": _s(identity)})
 
     # -- requests ------------------------------------------------------------------------------------
 

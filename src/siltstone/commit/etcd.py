@@ -176,7 +176,7 @@ class EtcdRegistry(LookingHandle[_Gateway]):
         if chained and claim.position > 0:
             # The predecessor's row begins with its digest and a colon; a semicolon is the next byte.
             previous, parent = self._place(claim.scope, claim.position - 1), claim.parent.encode()
-            compare += [_value(previous, "GREATER", parent), _value(previous, "LESS", parent + b";")]
+            compare += [_value(previous, "GREATER", parent + b":"), _value(previous, "LESS", parent + b";")]
         above = _txn([_value(ranged, "LESS", _number(claim.position) + b";")], put)
         inner = _txn([_absent(ranged)], put, [{"request_txn": above}])
         answer = raw.ask("/v3/kv/txn", _txn(compare, [{"request_txn": inner}]))
@@ -226,6 +226,9 @@ class EtcdRegistry(LookingHandle[_Gateway]):
         if _succeeded(answer):
             return mine
         return (_first_value(answer["responses"][0]["response_range"]) or b"").decode()
+
+    def _adopt(self, raw: _Gateway, identity: str) -> None:
+        raw.ask("/v3/kv/txn", _txn([], [_put(self._prefix + b"identity", identity.encode())]))
 
     def _scope(self, scope: str) -> bytes:
         name = scope.encode()

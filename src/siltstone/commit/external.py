@@ -25,6 +25,7 @@ from siltstone.commit.conditional import ConditionalPut, unknown
 from siltstone.commit.registry import Behind, Claim, Registry, Truncated
 from siltstone.errors import (
     CommitStoreBehindError,
+    CommitUnknownError,
     CorruptionError,
     MissingObjectError,
     NotFoundError,
@@ -32,6 +33,7 @@ from siltstone.errors import (
     SplitHistoryError,
     TruncatedError,
     UnavailableError,
+    UnsafeStoreError,
 )
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, decode_entry, encode_entry
@@ -70,7 +72,12 @@ class External(CommitStore):
             winner = self._help(place, won)
             self._discard(staged)
             return winner
-        published = self._publish(place, proposal)
+        try:
+            published = self._publish(place, proposal)
+        except (CommitUnknownError, UnsafeStoreError, TruncatedError):
+            raise
+        except SiltstoneError as error:  # it is claimed: whoever comes next publishes it
+            raise unknown(place, error) from error
         self._discard(staged)
         return published
 
@@ -79,7 +86,10 @@ class External(CommitStore):
         if published is not None:
             return published
         claim = self._lookup(place)
-        return None if claim is None else self._help(place, claim)
+        try:
+            return None if claim is None else self._help(place, claim)
+        except TruncatedError:
+            return None
 
     def published(self, place: Place) -> bytes | None:
         """What is published at a place, without asking the registry."""
@@ -165,9 +175,13 @@ class External(CommitStore):
             except UnavailableError as error:
                 failure = error
                 continue
-            if keys != [name]:
+            if keys == [name]:
+                return data
+            if keys:
                 raise _split(place, keys)
-            return data
+            if self.registry.lookup(place.scope, place.position) is None:  # claims go before objects
+                raise _truncated(place)
+            failure = UnavailableError(f"{name} is not listed right after it was written", object=name)
         raise unknown(place, failure) from failure
 
     def _help(self, place: Place, claim: Claim) -> bytes:
@@ -191,9 +205,13 @@ class External(CommitStore):
         return published
 
     def _close(self, place: Place, claim: Claim) -> bytes:
+        newest = self.registry.newest(place.scope)
         published = self.published(place)  # its writer may have published and cleaned up meanwhile
         if published is not None:
             return published
+        if newest is not None and newest.position > place.position:
+            # Nobody claims a place before the one before it is published, so this one was.
+            raise self._gone(place)
         if not place.log or self._publish_by != "create":
             raise MissingObjectError(
                 f"{place.key} was claimed, but its staged bytes {claim.value} are gone and it was never published",
@@ -201,6 +219,16 @@ class External(CommitStore):
                 object=claim.value,
             )
         return self._publish(place, abort_entry(place, claim))
+
+    def _gone(self, place: Place) -> SiltstoneError:
+        if self.registry.lookup(place.scope, place.position) is None:  # claims go before objects
+            return _truncated(place)
+        return MissingObjectError(
+            f"{place.key} is missing: later places are claimed, so it was published",
+            hint="run `siltstone verify`",
+            object=place.key,
+            position=place.position,
+        )
 
     def _discard(self, key: str) -> None:
         # Best effort: what stays is not referred to, and collection removes it.
@@ -231,6 +259,10 @@ def aborts(data: bytes, claim: Claim) -> bool:
         return msgspec.json.decode(body, type=AbortBody).digest == claim.digest
     except msgspec.DecodeError:
         return False
+
+
+def _truncated(place: Place) -> TruncatedError:
+    return TruncatedError(f"position {place.position} was truncated meanwhile", position=place.position)
 
 
 def _split(place: Place, keys: list[str]) -> SplitHistoryError:

@@ -16,7 +16,16 @@ import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from siltstone.commit.checks import Standing, check_claim, check_digest, check_place, check_position, check_scope, judge
+from siltstone.commit.checks import (
+    Standing,
+    check_claim,
+    check_digest,
+    check_identity,
+    check_place,
+    check_position,
+    check_scope,
+    judge,
+)
 from siltstone.commit.registry import Behind, Claim, Registry, Truncated
 from siltstone.errors import ClosedError, InternalError, SiltstoneError, UnavailableError
 
@@ -124,6 +133,10 @@ class RegistryHandle(ABC, Generic[C]):
         if below > 0:
             self._call(lambda raw: self._truncate(raw, scope, below, digest))
 
+    def adopt(self, identity: str) -> None:
+        check_identity(identity)
+        self._call(lambda raw: self._adopt(raw, identity))
+
     def close(self) -> None:
         self._closed = True
         links, self._links = self._links, _Links()
@@ -154,6 +167,9 @@ class RegistryHandle(ABC, Generic[C]):
 
     @abstractmethod
     def _identity(self, raw: C) -> str: ...
+
+    @abstractmethod
+    def _adopt(self, raw: C, identity: str) -> None: ...
 
     @abstractmethod
     def _bind(self, raw: C, claim: Claim, *, chained: bool) -> Claim | Behind | Truncated: ...

@@ -15,6 +15,7 @@ from siltstone.commit.checks import (
     Standing,
     check_claim,
     check_digest,
+    check_identity,
     check_place,
     check_position,
     check_scope,
@@ -111,6 +112,11 @@ class MemoryRegistry:
                 service.ranges[scope] = Range(below, digest)
                 kept = {at: claim for at, claim in service.claims.get(scope, {}).items() if at >= below}
                 service.claims[scope] = kept
+
+    def adopt(self, identity: str) -> None:
+        check_identity(identity)
+        with self._open().lock:
+            self.service.identity = identity
 
     def close(self) -> None:
         self._closed = True

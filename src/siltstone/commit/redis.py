@@ -239,6 +239,9 @@ class RedisRegistry(RegistryHandle[_Connection]):
         found: bytes = raw.identity(keys=[self._prefix + b"identity"], args=[self._ids.new().encode()])
         return found.decode()
 
+    def _adopt(self, raw: _Connection, identity: str) -> None:
+        raw.client.set(self._prefix + b"identity", identity.encode())
+
     def _key(self, scope: str) -> bytes:
         name = scope.encode()
         return self._prefix + b"%d:%s" % (len(name), name)

@@ -83,6 +83,7 @@ class _Statements:
             f"UPDATE {name} SET below = {m}, digest = {m} "  # noqa: S608
             f"WHERE scope = {m} AND position = -1 AND below < {m}"
         )
+        self.adopt = f"UPDATE {name} SET value = {m} WHERE scope = {m} AND position = 0"  # noqa: S608
         self.delete = f"DELETE FROM {name} WHERE scope = {m} AND position >= {m} AND position < {m}"  # noqa: S608
 
 
@@ -178,6 +179,10 @@ class SqlRegistry(LookingHandle[Any]):
                 return self._dialect.decode(rows[0][3])
             self._add(raw, (nobody, 0, *self._encoded("", "", self._ids.new())))
         raise self._unavailable("its identity was removed as often as it was made")
+
+    def _adopt(self, raw: Any, identity: str) -> None:
+        self._identity(raw)
+        self._repeat(raw, self._sql.adopt, self._encoded(identity, ""))
 
     # -- statements ----------------------------------------------------------------------------------
 

@@ -51,7 +51,11 @@ def describe(data: bytes, *, name: str) -> dict[str, Any]:
         return found | {"kind": "hint", "record": msgspec.to_builtins(hint), "doubts": []}
     fields = _fields(data, name)
     if "publish" in fields or "guard" in fields:
-        return found | {"kind": "identity", "record": msgspec.to_builtins(decode_identity(data, name=name)), "doubts": []}
+        return found | {
+            "kind": "identity",
+            "record": msgspec.to_builtins(decode_identity(data, name=name)),
+            "doubts": [],
+        }
     if "op" in fields or "nonce" in fields:
         header, body = decode_entry(data, name=name)
         doubts = _doubts(part, header.position, header.nonce if part.role == "witness" else "")
@@ -71,7 +75,11 @@ def part_of(name: str) -> Part:
         return Part("identity")
     for length in (2, 3):
         root = "".join(f"{segment}/" for segment in segments[:-length])
-        for role, parse in (("entry", paths.parse_entry), ("witness", paths.parse_witness), ("staged", paths.parse_staged)):
+        for role, parse in (
+            ("entry", paths.parse_entry),
+            ("witness", paths.parse_witness),
+            ("staged", paths.parse_staged),
+        ):
             parsed = parse(root, name)
             if parsed is not None:
                 return Part(role, *parsed)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 HINT_EVERY = 256
 HINT_EVERY_CHEAP = 64
 CONFLICTS_BEFORE_LOOKING = 3
+CONFLICT_WAIT_MOST_S = 0.02  # whoever is refused saw another get on: there is no fault to wait out
 
 
 class Log(LogReader):
@@ -93,21 +94,29 @@ class Log(LogReader):
     def add(self, body: bytes, *, epoch: int | None = None, op: str = "") -> Mark:
         """Add an entry wherever the log ends, behind whatever gets there first.
 
-        With ``op``, an operation that is already in the log (above the floor) is not added again: the
+        With ``op``, an operation that is already in the log or in ``lookup``'s state is not added again: the
         mark behind its entry is returned. Raises ConflictError only when patience ran out.
         """
         check_body(body)
         with self._writing():
-            if op:
-                found = self.find(check_op(op))
-                if found is not None:
-                    return found.end
-            return self._add(body, epoch, op or self._env.ids.new())
+            if not op:
+                return self._add(body, epoch, self._env.ids.new(), self._tip or self._checked_tip())
+            return self._add_once(body, epoch, check_op(op))
 
-    def _add(self, body: bytes, epoch: int | None, op: str) -> Mark:
-        mark = self._tip or self._checked_tip()
+    def _add_once(self, body: bytes, epoch: int | None, op: str) -> Mark:
+        """Add an operation that may be there already, or be under way to the place behind all that was read."""
+        found, mark = self._search(op)
+        if found is not None:
+            if self.identity.guard == "witness":  # whoever wrote it may not have come so far
+                self._witness(found, self.published(found.position))
+            return found.end
+        # After the log: what the floor passed in between is in the newer state.
+        folded = self._lookup(op) if self._lookup else None
+        return folded or self._add(body, epoch, op, self._checked(mark))
+
+    def _add(self, body: bytes, epoch: int | None, op: str, mark: Mark) -> Mark:
         conflicts = 0
-        for _ in self._env.tries():
+        for _ in self._env.tries(most_s=CONFLICT_WAIT_MOST_S):
             for _ in range(CONFLICTS_BEFORE_LOOKING):
                 try:
                     return self._append(body, mark, mark.epoch if epoch is None else epoch, op, "data")
@@ -128,10 +137,15 @@ class Log(LogReader):
         while True:
             data = self._encode(body, after, epoch, op, kind)
             winner = self._decide(data, after, op)
+            if winner is None:
+                return self._folded(op, after.position)
             entry = self.read(winner, after.position)
-            if winner == data or entry.op == op:
+            mine = winner == data or entry.op == op
+            if self._passed(op, after.position, mine=mine):  # else a latecomer's entry may stand in an empty place
+                return self._folded(op, after.position)
+            if mine:
                 return self._acknowledge(entry, winner)
-            self._check_floor_or_chain(entry, after, op)
+            self.check_follows(entry, after)
             if entry.epoch > epoch:
                 raise self._fenced(epoch, entry.epoch, entry.position, entry.writer)
             if entry.epoch == epoch:
@@ -153,35 +167,36 @@ class Log(LogReader):
         )
         return encode_entry(header, body)
 
-    def _decide(self, data: bytes, after: Mark, op: str) -> bytes:
+    def _decide(self, data: bytes, after: Mark, op: str) -> bytes | None:
+        """What the place holds; None where the commit store says that the floor passed it."""
         try:
             return self.commits.decide(self.place(after), data)
         except CommitUnknownError as error:
             error.facts.update(op=op, position=after.position, digest=digest(data))
             self._tip = None
             raise
-        except TruncatedError as error:
-            raise self._below_floor(op, after.position) from error
+        except TruncatedError:
+            return None
 
     # -- before an acknowledgement ---------------------------------------------------------------
 
     def _acknowledge(self, entry: Entry, data: bytes) -> Mark:
-        self._check_floor(entry.op, entry.position)
         if self.identity.guard == "witness":
             self._witness(entry, data)
         self._tip = self._last = entry.end
         self._hint(entry.position + 1)
         return entry.end
 
-    def _check_floor(self, op: str, position: int) -> None:
-        """Raise unless the floor is known to be at or below ``position``, after the entry was decided."""
+    def _passed(self, op: str, position: int, *, mine: bool) -> bool:
+        """Whether the floor passed a place, asked after it was decided; no error may say that ``mine`` was not."""
         try:
             self._read_floor(trust_ms=self.identity.trust_ms if self._trusting else 0)
-        except UnavailableError as error:
+        except SiltstoneError as error:
             self._tip = None
+            if not mine:
+                raise
             raise outcomes.unfinished("the floor can't be read", op, position, error) from error
-        if position < self._floor:
-            raise self._below_floor(op, position)
+        return position < self._floor
 
     @property
     def _trusting(self) -> bool:
@@ -199,31 +214,32 @@ class Log(LogReader):
         if failure is not None:
             raise failure
 
-    def _check_floor_or_chain(self, entry: Entry, after: Mark, op: str) -> None:
-        """An entry that does not follow ours may be one that was put into a truncated place."""
-        if entry.prev != after.digest:
-            self._read_floor()
-            if after.position < self._floor:
-                raise self._below_floor(op, after.position)
-        self.check_follows(entry, after)
-
-    def _below_floor(self, op: str, position: int) -> SiltstoneError:
-        """What to raise for a place under the floor: it may be one's own entry, folded, or an empty slot."""
+    def _folded(self, op: str, position: int) -> Mark:
+        """The mark behind an operation that was folded while its writer waited; raises where nobody can tell."""
         self._tip = None
-        found = self._lookup(op) if self._lookup else None
-        if found is not None:
-            return ConflictError(f"operation {op} was committed before, and folded", end=found, op=op, committed=True)
-        return outcomes.passed(op, position, self._floor)
+        try:
+            found = self._lookup(op) if self._lookup else None
+        except SiltstoneError as error:
+            raise outcomes.passed(op, position, self._floor) from error
+        if found is None:
+            raise outcomes.passed(op, position, self._floor)
+        return found
 
-    def _witness(self, entry: Entry, data: bytes) -> None:
+    def _witness(self, entry: Entry, data: bytes | None) -> None:
+        if data is None or digest(data) != entry.digest:
+            raise outcomes.unfinished("it is gone again", entry.op, entry.position, None)
         key = paths.witness(self.root, entry.position, entry.nonce)
-        failure: UnavailableError | None = None
+        failure: SiltstoneError | None = None
         for _ in self._env.tries():
             try:
                 self.store.put(key, data)
                 self._check_alone(entry)
-            except UnavailableError as error:
+            except UnsafeStoreError:
+                raise
+            except SiltstoneError as error:
                 failure = error
+                if not isinstance(error, UnavailableError):
+                    break
             else:
                 return
         self._tip = None
@@ -274,7 +290,9 @@ class Log(LogReader):
 
     def _checked_tip(self, since: Mark | None = None) -> Mark:
         """The tip; where witnesses are kept, one that no witness contradicts."""
-        mark = self.tip(since)
+        return self._checked(self.tip(since))
+
+    def _checked(self, mark: Mark) -> Mark:
         if self.identity.guard == "witness" and mark.position:
             data = self.published(mark.position - 1)
             if data is not None:
@@ -284,17 +302,22 @@ class Log(LogReader):
 
     def find(self, op: str, *, since: Mark | None = None) -> Entry | None:
         """The entry of an operation, looked for behind ``since`` (from the floor without it)."""
-        check_op(op)
-        return next((entry for entry in self.entries(since) if entry.op == op), None)
+        return self._search(check_op(op), since)[0]
+
+    def _search(self, op: str, since: Mark | None = None) -> tuple[Entry | None, Mark]:
+        """The entry of an operation, and the mark behind the last entry that was looked at."""
+        mark = since
+        for entry in self.entries(since):
+            if entry.op == op and not entry.dead:
+                return entry, entry.end
+            mark = entry.end
+        return None, mark or self.first()
 
     def restore(self, entry: Entry) -> Mark:
         """Append a lost operation again, once; ``repair`` uses it, past witnesses that contradict the tip."""
         with self._writing():
-            found = self.find(entry.op)
-            if found is not None:
-                return found.end
-            self._tip = self.tip()
-            return self._add(entry.body, None, entry.op)
+            found, mark = self._search(entry.op)
+            return found.end if found is not None else self._add(entry.body, None, entry.op, mark)
 
     def check_receipt(self, receipt: Mark) -> None:
         """Raise where an acknowledged entry is no longer what it was; ``receipt`` is what ``append`` returned."""

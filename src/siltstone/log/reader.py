@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 STEPS = 2  # entries to follow one by one before looking further ahead
 CHASES_MAX = 1000
+LOOKS_PAST = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # a hole is seen where the entries behind it reach as far as it is wide
 SHOWN_TOGETHER = 256
 SHOWN_BYTES = 1024 * 1024
 
@@ -135,21 +136,28 @@ class LogReader:
     def tip(self, since: Mark | None = None) -> Mark:
         """The mark behind the last entry, looked for from ``since`` on (from the hint without it)."""
         mark = self._hinted() if since is None else since
+        sure = self._floor if since is None else mark.position  # nothing from here on was truncated when it was read
         steps = 1 if since is None else STEPS
         for _ in range(CHASES_MAX):
             data = self.commits.decided(self.place(mark))
-            if data is not None:
-                entry = self.read(data, mark.position)
-                self.check_follows(entry, mark)
+            entry = None if data is None else self.read(data, mark.position)
+            if entry is not None and entry.prev == mark.digest:
                 mark = entry.end
                 steps -= 1
                 if steps <= 0:
                     mark = self._ahead(mark)
                 continue
             floors = self.floors()
-            if not floors or floors[-1].position <= mark.position:
-                return mark
-            mark = self.first()  # what is missing was truncated: the tip is further on
+            if floors and floors[-1].position > sure:
+                # What is missing was truncated, and what was met may be a latecomer's: the log begins further on.
+                mark = self.first()
+                sure = mark.position
+                continue
+            if entry is not None:
+                self.check_follows(entry, mark)
+            if since is None:
+                self._look_past(mark)
+            return mark
         raise UnavailableError(f"{self.root or 'the log'} grew {CHASES_MAX} times while its tip was looked for")
 
     def _hinted(self) -> Mark:
@@ -187,6 +195,17 @@ class LogReader:
             middle = (low + high) // 2
             low, high = (middle, high) if self._exists(middle) else (low, middle)
         return low
+
+    def _look_past(self, end: Mark) -> None:
+        """Raise where entries lie behind the end: an entry that was lost looks like the end of the log."""
+        if self.cheap_probes:
+            behind = (end.position + distance for distance in LOOKS_PAST)
+            seen = next((position for position in behind if self._exists(position)), None)
+        else:
+            parsed = (paths.parse_entry(self.root, info.key) for info in self._listed(end.position))
+            seen = next((found[0] for found in parsed if found is not None and found[0] > end.position), None)
+        if seen is not None:
+            self._check_gap(end.position, seen)
 
     def _exists(self, position: int) -> bool:
         return self.store.head(paths.entry(self.root, position)) is not None
@@ -259,15 +278,20 @@ class LogReader:
 
     def entries(self, after: Mark | None = None, *, until: Mark | None = None) -> Iterator[Entry]:
         """Entries behind ``after`` (from the floor without it) up to ``until`` (the tip without it), chain checked."""
+        whole = after is None and until is None
         after = self.first() if after is None else after
         end = self.tip(after) if until is None else until
+        if whole:
+            self._look_past(end)
         mark, highest = after, after.epoch
         ready: list[Entry] = []
         for data in self.published_many(after.position, end.position):
             if data is None:
                 raise self._gone(mark.position)
             entry = self.read(data, mark.position)
-            self.check_follows(entry, mark)
+            if entry.prev != mark.digest:
+                self._check_not_passed(after.position)
+                self.check_follows(entry, mark)
             if entry.epoch < highest:
                 entry = replace(entry, dead=True)
             highest = max(highest, entry.epoch)
@@ -278,6 +302,7 @@ class LogReader:
                 ready = []
         yield from self._shown(ready)
         if mark.position >= end.position and mark.digest != end.digest:
+            self._check_not_passed(after.position)
             raise CorruptionError(f"entry {end.position - 1} is not the one it was", position=end.position - 1)
 
     def _shown(self, entries: list[Entry]) -> list[Entry]:
@@ -286,16 +311,23 @@ class LogReader:
             raise self._gone(entries[0].position)
         return entries
 
+    def _check_not_passed(self, position: int) -> None:
+        """Raise TruncatedError where the floor passed a position: a latecomer's entry there is no fault of the store."""
+        self.floors()
+        if position < self._floor:
+            raise self._truncated(position)
+
     def _gone(self, position: int) -> SiltstoneError:
-        floor = self.first()
-        if position < floor.position:
-            return TruncatedError(
-                f"entry {position} was truncated; the log begins at {floor.position} now",
-                hint="read from the floor on",
-                position=position,
-                floor=floor.position,
-            )
-        return self.lost(position, "entries behind it are there")
+        self.floors()
+        return self._truncated(position) if position < self._floor else self.lost(position, "entries behind it are there")
+
+    def _truncated(self, position: int) -> TruncatedError:
+        return TruncatedError(
+            f"entry {position} was truncated; the log begins at {self._floor} now",
+            hint="read from the floor on",
+            position=position,
+            floor=self._floor,
+        )
 
 
 def _two(root: str, position: int) -> SiltstoneError:

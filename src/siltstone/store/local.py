@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
 TEMP_START = ".siltstone-"
 CHECKED_DIRECTORIES_MAX = 4096
-_READ_FLAGS = (
-    os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-)  # a planted FIFO must not hang a reader | os.O_NONBLOCK  # a pipe put there must not hold us up
+# O_NONBLOCK: a planted FIFO must not hang a reader.
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -7,6 +7,7 @@ A change after the probe (versioning switched on later) is not seen here: the wi
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from siltstone import paths
 from siltstone.env import REAL, Env
-from siltstone.errors import AlreadyExistsError, NotFoundError, UnavailableError, UnsafeStoreError
+from siltstone.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    SiltstoneError,
+    UnavailableError,
+    UnsafeStoreError,
+)
 
 if TYPE_CHECKING:
     from siltstone.store.base import Store
@@ -63,8 +70,11 @@ def probe(store: Store, *, env: Env = REAL, rounds: int = ROUNDS, writers: int =
         findings = [_read_back(store, keys[0]), _create_twice(store, keys[0])]
         findings += [_race(store, key, number, writers) for number, key in enumerate(keys[1:])]
         findings.append(_listing(store, prefix, keys))
-    finally:
-        store.delete(keys)
+    except BaseException:
+        with contextlib.suppress(SiltstoneError):  # the first error says what is wrong
+            store.delete(keys)
+        raise
+    store.delete(keys)
     return ProbeReport(store.uri, (*findings, _deleted(store, prefix)))
 
 

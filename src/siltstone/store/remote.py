@@ -99,6 +99,8 @@ class RemoteStore(Store):
         self._secrets = given
         self._config, self._client = _split(given)
         self.endpoint = _endpoint(self._place.scheme, self._config)
+        if self.endpoint.startswith("http://"):
+            self._client["allow_http"] = True
         trusted = given.get("known_good", "" if self.endpoint else "true") == "true"
         self.traits = Traits(kind=self._place.scheme, known_good=trusted, cheap_probes=False)
         self._store: Any = None
@@ -271,8 +273,6 @@ def _split(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
             client[plain] = value == "true" if plain == "allow_http" else value
         elif plain not in OWN_OPTIONS:
             config[name] = value
-    if any(value.startswith("http://") for value in config.values()):
-        client["allow_http"] = True
     return config, client
 
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 from unittest import SkipTest
 
+from siltstone.commit.memory import MemoryRegistry, MemoryService
 from siltstone.commit.registry import POSITION_MAX, SCOPE_BYTES_MAX, VALUE_BYTES_MAX, Behind, Claim, Registry, Truncated
 from siltstone.errors import InvalidInputError, UnavailableError
 from siltstone.ids import SystemIds, is_id
@@ -29,6 +31,8 @@ R = TypeVar("R")
 
 CLIENTS = 8
 PLACES = 50
+SEQUENCES = 12
+CALLS = 30
 JOIN_SECONDS_MAX = 120.0
 RECONNECT_ATTEMPTS_MAX = 20
 
@@ -144,12 +148,20 @@ class RegistrySuite:
         assert registry.newest(scope) is None
 
     def test_claim__predecessor_has_another_digest__behind_with_what_is_there(self) -> None:
-        registry, scope = self.handle(), self.scope()
-        first = chain(scope, 1)[0]
-        self.fill(registry, [first])
-        for parent in (digest_of("another history"), ""):
-            assert registry.claim(Claim(scope, 1, digest_of("x"), parent, "x")) == Behind(first)
-        assert registry.lookup(scope, 1) is None
+        registry = self.handle()
+        for start in "0123456789abcdef":  # a comparison of text may go wrong for some digests only
+            scope = self.scope()
+            first = Claim(scope, 0, start + digest_of(scope)[1:], "", "first")
+            self.fill(registry, [first])
+            for parent in (
+                "",
+                start + digest_of("another history")[1:],
+                first.digest[:-1] + "0",
+                first.digest[:-1] + "f",
+            ):
+                if parent != first.digest:
+                    assert registry.claim(Claim(scope, 1, digest_of("x"), parent, "x")) == Behind(first)
+            assert registry.lookup(scope, 1) is None
 
     def test_claim__first_place__needs_no_predecessor(self) -> None:
         registry = self.handle()
@@ -257,14 +269,13 @@ class RegistrySuite:
     def test_truncate__repeated_or_lower__changes_nothing(self) -> None:
         registry, scope = self.handle(), self.scope()
         claims = chain(scope, 6)
-        self.fill(registry, claims[:5])
-        for _ in range(2):
-            registry.truncate(scope, below=4, digest=claims[3].digest)
-        registry.truncate(scope, below=2, digest=digest_of("wrong"))
-        registry.truncate(scope, below=4, digest=digest_of("wrong"))
-        registry.truncate(scope, below=0, digest="")
-        assert registry.claim(claims[3]) == Truncated(4)
-        assert registry.lookup(scope, 4) == claims[4]
+        self.fill(registry, claims[:4])
+        registry.truncate(scope, below=4, digest=claims[3].digest)
+        wrong = digest_of("wrong")
+        for below, digest in ((4, claims[3].digest), (2, wrong), (4, wrong), (0, "")):
+            registry.truncate(scope, below=below, digest=digest)
+            assert registry.claim(claims[3]) == Truncated(4)
+        assert registry.claim(claims[4]) == claims[4]
         registry.truncate(scope, below=5, digest=claims[4].digest)
         assert registry.claim(claims[5]) == claims[5]
 
@@ -291,6 +302,24 @@ class RegistrySuite:
         for claim in reversed(claims):
             registry.restore(claim)
             assert registry.newest(scope) == claims[-1]
+
+    def test_calls__random_sequences__same_answers_as_the_registry_in_memory(self) -> None:
+        registry, model = self.handle(), MemoryRegistry(MemoryService(), ids=SystemIds())
+        for seed in range(SEQUENCES):
+            draw, scope, done = random.Random(seed), self.scope(), []
+            # Few positions and digests that begin alike, so that most calls meet an earlier one.
+            digests = ["", *(f"{start:x}" * 63 + end for start in (0, 9, 15) for end in "0f")]
+            for _ in range(CALLS):
+                name = draw.choice(["claim", "claim", "claim", "restore", "lookup", "newest", "truncate"])
+                position, mine, parent = draw.randrange(6), draw.choice(digests), draw.choice(digests)
+                newest = model.newest(scope)
+                if name == "claim" and newest is not None and draw.random() < 0.7:
+                    position, parent = newest.position + 1, newest.digest
+                done.append((name, position, mine, parent))
+                answers = [
+                    _called(each, name, Claim(scope, position, mine, parent, name)) for each in (registry, model)
+                ]
+                assert answers[0] == answers[1], (seed, done)
 
     # -- many clients -----------------------------------------------------------------------------------
 
@@ -361,6 +390,20 @@ class RegistrySuite:
         [found] = {identity for answers in _together(CLIENTS, ask, gate) for identity in answers}
         assert is_id(found)
         assert self.handle().identity() == found
+
+    def test_adopt__identity_of_a_lost_service__everyone_gets_it(self) -> None:
+        registry, other, lost = self.handle(), self.handle(), SystemIds().new()
+        assert other.identity() != lost
+        for _ in range(2):
+            registry.adopt(lost)
+            assert [registry.identity(), other.identity(), self.handle().identity()] == [lost] * 3
+        assert _refused(lambda: registry.adopt("not an id"))
+        assert registry.identity() == lost
+
+    def test_adopt__service_never_used__takes_it(self) -> None:
+        lost = SystemIds().new()
+        self.handle().adopt(lost)
+        assert self.handle().identity() == lost
 
     def test_identity__service_was_emptied__another_id_and_claims_are_behind(self) -> None:
         registry, scope = self.handle(), self.scope()
@@ -442,6 +485,21 @@ def _refused(call: Callable[[], object]) -> bool:
     except InvalidInputError:
         return True
     return False
+
+
+def _called(registry: Registry, name: str, claim: Claim) -> object:
+    match name:
+        case "claim":
+            return registry.claim(claim)
+        case "restore":
+            return registry.restore(claim)
+        case "lookup":
+            return registry.lookup(claim.scope, claim.position)
+        case "newest":
+            return registry.newest(claim.scope)
+        case _:
+            registry.truncate(claim.scope, below=claim.position, digest=claim.digest)
+            return None
 
 
 def _asked(call: Callable[[], R]) -> R:

@@ -3,8 +3,9 @@
 What must hold:
 - An operation is re-appended at most once, by its op id; running ``repair`` again, or twice at once, changes
   nothing more.
-- Nothing is removed before a copy of it is kept under a witness's name.
+- Nothing readable is removed before a copy of it is kept under a witness's name.
 - Only what the chain itself asks for is written over a published entry.
+- A commit store is written to only when it is the one that the log remembers, or was adopted as that one.
 """
 
 from __future__ import annotations
@@ -12,24 +13,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone import paths
-from siltstone.commit.connect import open_registry
-from siltstone.commit.external import abort_entry
+from siltstone.commit.external import External, abort_entry
 from siltstone.commit.registry import Claim, Registry
 from siltstone.env import REAL, Env
-from siltstone.errors import MissingObjectError, NotFoundError, SiltstoneError, UnavailableError
+from siltstone.errors import AlreadyExistsError, NotFoundError, SiltstoneError, UnavailableError
 from siltstone.format.frame import digest
+from siltstone.format.records import Header, encode_entry
 from siltstone.log.open import identity_place, open_log, read_identity
 from siltstone.store.connect import open_store
-from siltstone.verify.inspect import Findings, find_logs, fits, registry_for, report, walk
+from siltstone.verify.claims import has_staged
+from siltstone.verify.inspect import UNREADABLE, find_logs, opened_registry, registry_for, report, unreadable, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from siltstone.log.log import Log
-    from siltstone.log.marks import Entry
+    from siltstone.log.marks import Entry, Mark
     from siltstone.store.base import Store
+    from siltstone.verify.findings import Findings
     from siltstone.verify.report import LogReport
+
+CLAIMS_CLOSED_MAX = 1000
 
 
 def repair(
@@ -45,60 +50,71 @@ def repair(
 
     ``adopt`` lets a commit store that was emptied take its former place: its identity becomes the one that
     the log remembers, and its rows are put back from the published entries. Run it when no writer is running.
+    Raises NotFoundError where there is no log, WrongCommitStoreError where one is needed and none was given.
     """
     store = open_store(uri, storage_options)
-    registry = open_registry(commits) if isinstance(commits, str) else commits
     reports = []
-    for root in find_logs(store):
-        mine = registry_for(store, root, registry)
-        log = open_log(store, root=root, commits=mine, probe=False, env=env, writer="repair")
-        reports.append(_repair_log(log, mine, dry_run=dry_run, adopt=adopt))
+    with opened_registry(commits) as registry:
+        for root in list(find_logs(store)):
+            try:
+                mine = registry_for(store, root, registry)
+                log = open_log(store, root=root, commits=mine, probe=False, env=env, writer="repair")
+                findings = walk(log)
+            except UNREADABLE as error:
+                reports.append(unreadable(store, root, error))
+                continue
+            if dry_run or not findings.problems:
+                reports.append(report(log, findings))
+            else:
+                reports.append(_repair_log(log, findings, env, adopt=adopt))
     if not reports:
         raise NotFoundError(f"there is no log below {store.uri}", hint="check the URI")
     return reports
 
 
-def _repair_log(log: Log, registry: Registry | None, *, dry_run: bool, adopt: bool) -> LogReport:
+def _repair_log(log: Log, findings: Findings, env: Env, *, adopt: bool) -> LogReport:
     done: list[str] = []
-    findings = walk(log)
-    if dry_run or not findings.problems:
-        return report(log, findings, tuple(done))
-    if registry is not None and adopt and registry.identity() != log.identity.commits_identity:
+    registry = log.commits.registry if isinstance(log.commits, External) else None
+    if registry is not None and registry.identity() != log.identity.commits_identity:
+        if not adopt:
+            return report(log, findings)
         registry.adopt(log.identity.commits_identity)
         done.append(f"{registry.uri} was given its former identity {log.identity.commits_identity}")
     done += _settle_splits(log, findings, registry)
+    findings = walk(log)
     done += _refill(log, findings)
     findings = walk(log)
     if registry is not None:
         done += _restore_claims(log, findings, registry)
-        done += _publish_claimed(log, registry)
-    done += _append_lost(log, findings)
+        done += _close_claimed(log, findings, registry)
+    done += _append_lost(log, findings, env)
     return report(log, walk(log), tuple(done))
+
+
+# -- places ----------------------------------------------------------------------------------------
 
 
 def _settle_splits(log: Log, findings: Findings, registry: Registry | None) -> list[str]:
     """Leave one of two published entries in its place; the other becomes a witness, to be appended again."""
     done = []
-    for position, keys in sorted(findings.published.items()):
-        if len(keys) < 2:
-            continue
-        entries = {key: log.read(log.store.get(key), position) for key in keys}
+    splits = {p.position for p in findings.problems if p.fault == "split" and p.repairable and p.position is not None}
+    for position in sorted(splits):
+        entries = {key: log.read(log.store.get(key), position) for key in findings.published[position]}
         keeper = _keeper(log, findings, entries, registry)
         for key, entry in entries.items():
             if key == keeper:
                 continue
             log.store.copy(key, paths.witness(log.root, position, entry.nonce))
             log.store.delete([key])
-            done.append(f"entry {position}: kept {entries[keeper].op}, moved {entry.op} to its witness")
+            done.append(f"entry {position}: kept operation {entries[keeper].op}, moved {entry.op} to its witness")
     return done
 
 
 def _keeper(log: Log, findings: Findings, entries: dict[str, Entry], registry: Registry | None) -> str:
     """The entry that its successor names; else the one the commit store names; else the first by name."""
     position = next(iter(entries.values())).position
-    wanted = findings.wanted.get(position)
     claim = registry.lookup(log.identity.log, position) if registry is not None else None
-    for want in (wanted, claim.digest if claim else None):
+    for want in (findings.wanted.get(position), claim.digest if claim else None):
         for key, entry in entries.items():
             if want == entry.digest:
                 return key
@@ -106,21 +122,21 @@ def _keeper(log: Log, findings: Findings, entries: dict[str, Entry], registry: R
 
 
 def _refill(log: Log, findings: Findings) -> list[str]:
-    """Put entries back that the chain asks for and a witness has."""
+    """Put entries back that the chain asks for and a witness has, lowest first."""
     done = []
-    for key, entry in findings.witnesses:
-        there = findings.chain.get(entry.position)
-        if not fits(findings, entry) or (there is not None and there.digest == entry.digest):
-            continue
-        if there is not None:
-            log.store.copy(findings.published[entry.position][0], paths.witness(log.root, entry.position, there.nonce))
-        log.store.put(_published_key(log, entry), log.store.get(key))
-        done.append(f"entry {entry.position}: brought operation {entry.op} back from its witness")
+    for position, (key, entry) in sorted(findings.fillers.items()):
+        there = findings.published.get(position, [])
+        here = findings.chain.get(position)
+        if here is not None:
+            log.store.copy(there[0], paths.witness(log.root, position, here.nonce))
+        target = paths.entry(log.root, position, entry.digest[:32] if log.identity.publish == "fork" else "")
+        log.store.put(target, log.store.get(key))
+        log.store.delete([old for old in there if old != target])
+        done.append(f"entry {position}: brought operation {entry.op} back from its witness")
     return done
 
 
-def _published_key(log: Log, entry: Entry) -> str:
-    return paths.entry(log.root, entry.position, entry.digest[:32] if log.identity.publish == "fork" else "")
+# -- commit store ----------------------------------------------------------------------------------
 
 
 def _restore_claims(log: Log, findings: Findings, registry: Registry) -> list[str]:
@@ -139,35 +155,81 @@ def _restore_claims(log: Log, findings: Findings, registry: Registry) -> list[st
     return [f"put {restored} rows back into {registry.uri}"] if restored else []
 
 
-def _publish_claimed(log: Log, registry: Registry) -> list[str]:
-    """Publish what was decided and not published; close a place whose staged bytes are gone."""
-    mark = log.tip()
-    claim = registry.lookup(log.identity.log, mark.position)
-    if claim is None:
-        return []
-    place = log.place(mark)
-    try:
-        log.commits.decided(place)
-    except MissingObjectError:
-        data = abort_entry(place, claim)
+def _close_claimed(log: Log, findings: Findings, registry: Registry) -> list[str]:
+    """Publish what was decided and not published; close places whose staged bytes are gone with abort entries."""
+    done: list[str] = []
+    if any(problem.fault in {"missing", "corrupt", "split"} for problem in findings.problems):
+        return done  # what is decided behind a hole can't be told from what was lost with it
+    last = findings.chain.get(findings.tip - 1)
+    mark = findings.start if last is None else last.end
+    for _ in range(CLAIMS_CLOSED_MAX):
+        claim = registry.lookup(log.identity.log, mark.position)
+        if claim is None:
+            break
+        place = log.place(mark)
+        if has_staged(log, claim):
+            data = log.commits.decided(place)
+            done.append(f"entry {mark.position}: published")
+        else:
+            data = _publish_abort(log, mark, abort_entry(place, claim))
+            done.append(f"entry {mark.position}: closed with an abort entry, the bytes that were decided are gone")
+        if data is None:
+            break
+        mark = log.read(data, mark.position).end
+    return done
+
+
+def _publish_abort(log: Log, mark: Mark, data: bytes) -> bytes | None:
+    if log.identity.publish == "fork":
         log.store.put(paths.entry(log.root, mark.position, digest(data)[:32]), data)
-        return [f"entry {mark.position}: closed with an abort entry, the claimed bytes are gone"]
-    return [f"entry {mark.position}: published"]
+        return data
+    try:
+        log.store.create(paths.entry(log.root, mark.position), data)
+    except AlreadyExistsError:
+        return log.published(mark.position)
+    return data
 
 
-def _append_lost(log: Log, findings: Findings) -> list[str]:
+# -- operations ------------------------------------------------------------------------------------
+
+
+def _append_lost(log: Log, findings: Findings, env: Env) -> list[str]:
     done = []
     known = findings.ops()
-    for _, entry in findings.witnesses:
-        if entry.op in known or entry.kind != "data":
+    for key, entry in findings.witnesses:
+        if not findings.is_lost(entry, known):
             continue
         known.add(entry.op)
+        what = f"operation {entry.op} (was at {entry.position})" if entry.kind == "data" else f"epoch {entry.epoch}"
         try:
-            end = log.restore(entry)
+            end = log.restore(entry) if entry.kind == "data" else _fence_again(log, entry, env)
         except UnavailableError:
             raise
         except SiltstoneError as error:
-            done.append(f"operation {entry.op} could not be appended again: {error.message}")
+            done.append(f"{what} could not be appended again from {key}: {error.message}")
             continue
-        done.append(f"operation {entry.op} (was at {entry.position}) appended again as entry {end.position - 1}")
+        done.append(f"{what} appended again as entry {end.position - 1}")
     return done
+
+
+def _fence_again(log: Log, lost: Entry, env: Env) -> Mark:
+    """Put a lost fence behind the tip, past witnesses that contradict it."""
+    for _ in env.tries():
+        mark = log.tip()
+        if mark.epoch >= lost.epoch:
+            return mark
+        header = Header(
+            log=log.identity.log,
+            position=mark.position,
+            epoch=lost.epoch,
+            op=lost.op,
+            nonce=env.ids.new(),
+            prev=mark.digest,
+            kind="fence",
+            writer=lost.writer,
+            time_ms=env.clock.wall_ms(),
+        )
+        winner = log.read(log.commits.decide(log.place(mark), encode_entry(header, b"")), mark.position)
+        if winner.op == lost.op:
+            return winner.end
+    raise UnavailableError(f"the log grew all the time while it was fenced ({env.patience_s} s)")

@@ -11,10 +11,10 @@ Fault = Literal[
     "overwritten",  # the chain says that another entry was here
     "lost",  # an operation has a witness and no place in the log
     "split",  # two objects were published for one position
-    "unpublished",  # the commit store decided a position that nobody published yet
+    "unpublished",  # the commit store decided a position, and its bytes are nowhere
     "behind",  # the commit store does not know what is published
     "receipt",  # an acknowledged entry is not what it was
-    "commit-store",  # the commit store is another one, or can't be asked
+    "commit-store",  # the commit store is another one, or contradicts the log, or can't be asked
 ]
 
 
@@ -32,7 +32,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LogReport:
-    """What was found in one log."""
+    """What was found in one log; ``notes`` is what could not be checked, or is not wrong yet worth knowing."""
 
     uri: str
     root: str
@@ -46,6 +46,7 @@ class LogReport:
     dead: int = 0
     staged: int = 0
     problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
     repaired: tuple[str, ...] = field(default=())
 
     @property

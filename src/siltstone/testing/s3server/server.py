@@ -73,12 +73,17 @@ async def serve(
     on_ready: Callable[[int], None],
     stop: asyncio.Event,
     owner: int = 0,
+    fill: Callable[[S3Service], None] = lambda _: None,
 ) -> None:
-    """Serve until ``stop`` is set or the owner process (0: none) is gone; ``on_ready`` gets the port."""
+    """Serve until ``stop`` is set or the owner process (0: none) is gone; ``on_ready`` gets the port.
+
+    ``fill`` may put objects into the buckets first, past HTTP: a hundred thousand take a second that way.
+    """
     service = S3Service(faults)
     for name in buckets:
         check_bucket_name(name)
         service.buckets.create(name)
+    fill(service)
     handle = Control(service).handle
     connections: set[Connection] = set()
     loop = asyncio.get_running_loop()

@@ -35,7 +35,7 @@ KINDS: dict[Kind, tuple[str, ...]] = {
     "claim": WRITES,
 }
 RARE = {"denied": 0.3, "die_before": 0.4, "die_under_way": 0.4, "die_after": 0.4}
-RATES = (0.02, 0.05, 0.1, 0.2, 0.35)
+RATES = (0.05, 0.1, 0.2, 0.4)
 FAULTS_MAX = 60  # then the seed has had its share, and things may come to an end
 
 
@@ -81,7 +81,7 @@ def draw_faults(world: World, *, crashes: bool = True, longest_s: float = 120.0)
     rate = draw.choice(RATES)
     return Faults(
         rate=rate,
-        read_rate=rate * draw.choice((0.1, 0.3, 1.0)),
+        read_rate=rate * draw.choice((0.05, 0.15, 0.4)),
         weights=weights,
         late_s=world.between(1, longest_s),
         stall_s=world.between(1, longest_s),

@@ -48,15 +48,15 @@ class SimService:
     def fail_over(self) -> None:
         """Go on with what the standby has."""
         memory, copy = self.memory, self._copy
-        lost = _rows(memory) - sum(len(rows) for rows in copy.claims.values())
-        self._count(max(lost, int(memory.ranges != copy.ranges)))
+        lost = sum(at not in copy.claims.get(scope, {}) for scope, rows in memory.claims.items() for at in rows)
+        self._count(lost + (memory.ranges != copy.ranges))
         memory.identity = copy.identity
         memory.claims = {scope: dict(rows) for scope, rows in copy.claims.items()}
         memory.ranges = dict(copy.ranges)
 
     def empty(self) -> None:
         """Lose everything, the identity too."""
-        self._count(_rows(self.memory))
+        self._count(sum(len(rows) for rows in self.memory.claims.values()))
         self.memory.empty()
         self.copy()
 
@@ -70,10 +70,6 @@ class SimService:
         self.lost_rows += lost
         self.world.counters["faults"] += 1
         self.world.counters["rows lost"] += lost
-
-
-def _rows(memory: MemoryService) -> int:
-    return sum(len(rows) for rows in memory.claims.values())
 
 
 class SimRegistry:

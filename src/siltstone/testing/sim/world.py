@@ -87,9 +87,16 @@ class World:
         """Let something happen after a while."""
         heapq.heappush(self._heap, (self.now + delay, next(self._numbers), action))
 
-    def start(self, name: str, main: Callable[[Process], None], *, delay: float = 0.0) -> Process:
-        """Start a process."""
-        process = Process(self, name, main)
+    def start(
+        self,
+        name: str,
+        main: Callable[[Process], None],
+        *,
+        delay: float = 0.0,
+        died: Callable[[], None] = lambda: None,
+    ) -> Process:
+        """Start a process; ``died`` is called where it was killed."""
+        process = Process(self, name, main, died)
         self.processes.append(process)
         self.at(delay, process.run)
         return process
@@ -149,9 +156,12 @@ class SimIds:
 class Process:
     """One life of a simulated process: real code in a greenlet, which hands over at every request."""
 
-    def __init__(self, world: World, name: str, main: Callable[[Process], None]) -> None:
+    def __init__(
+        self, world: World, name: str, main: Callable[[Process], None], died: Callable[[], None] = lambda: None
+    ) -> None:
         self.world = world
         self.name = name
+        self._died = died
         self.over = False
         self.killed = False
         self.env = Env(SimClock(self), SimIds(random.Random(world.random.getrandbits(64))), world.patience_s)
@@ -171,6 +181,7 @@ class Process:
             self._main(self)
         except Killed:
             self.world.note(f"{self.name} is dead")
+            self._died()
         except Exception as error:  # anything that a scenario did not expect is a finding
             self.world.note(f"{self.name} ends with {type(error).__name__}: {error}")
             self.world.surprises.append(f"{self.name}: unexpected {type(error).__name__}: {error}")

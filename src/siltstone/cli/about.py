@@ -1,0 +1,42 @@
+"""``version``: what is installed here."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from siltstone._version import __version__
+from siltstone.cli.errors import DONE
+from siltstone.cli.options import add_verb
+from siltstone.commit.connect import supported_schemes
+from siltstone.format import frame, records
+
+if TYPE_CHECKING:
+    import argparse
+
+    from siltstone.cli.options import Verbs
+    from siltstone.cli.output import Output
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """The verb ``version``."""
+    add_verb(verbs, "version", _version, says="What is installed here.", teaches="Example:\n  siltstone version --json")
+
+
+def _version(_: argparse.Namespace, output: Output) -> int:
+    try:
+        obstore = version("obstore")
+    except PackageNotFoundError:
+        obstore = "unknown"
+    found = {
+        "siltstone": __version__,
+        "python": platform.python_version(),
+        "obstore": obstore,
+        "format": records.FORMAT,
+        "frame": frame.VERSION,
+        "commit_stores": supported_schemes(),
+    }
+    output.result(found)
+    output.fields([(name, ", ".join(value) if isinstance(value, list) else value) for name, value in found.items()])
+    return DONE

@@ -1,0 +1,83 @@
+"""Parsing a command line, running its verb, and reporting how it went."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from siltstone._version import __version__
+from siltstone.cli import about, demo, health, logs, stores
+from siltstone.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED, exit_code, show, unexpected
+from siltstone.cli.options import Parser, secrets
+from siltstone.cli.output import Output
+from siltstone.errors import SiltstoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TRACEBACK_VARIABLE = "SILTSTONE_TRACEBACK"
+
+_DESCRIPTION = """\
+Tables on object storage: many writers, one history, no server, no lost row.
+
+  siltstone check-store s3://bucket/path       is this store safe?
+  siltstone demo                               see it at work on this machine
+  echo hello | siltstone append DIR - --create add an entry to a log
+  siltstone log DIR                            read it back
+  siltstone verify DIR                         is everything there?
+"""
+_EPILOG = "exit codes: 0 done, 1 error or not safe or problems found, 2 wrong usage, 3 conflict or fenced"
+
+
+def parser() -> Parser:
+    """The whole grammar."""
+    top = Parser(
+        prog="siltstone",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"siltstone {__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser, title="verbs")
+    for part in (stores, logs, health, demo, about):
+        part.add_verbs(verbs)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line (``sys.argv`` without one) and return its exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = argparse.Namespace()
+    try:
+        return _run(given, arguments)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python flushes once more at its end: let that go nowhere.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except SystemExit as end:  # argparse's way to end after --help and --version
+        return end.code if isinstance(end.code, int) else FAILED
+    except Exception as error:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            raise
+        known = error if isinstance(error, SiltstoneError) else unexpected(error)
+        # A command line that can't be parsed can still ask for JSON.
+        show(known, as_json="--json" in given, secrets=secrets(arguments))
+        return exit_code(known)
+
+
+def _run(given: list[str], arguments: argparse.Namespace) -> int:
+    parser().parse_args(given, arguments)
+    output = Output(as_json=arguments.json)
+    try:
+        code: int = arguments.run(arguments, output)
+    finally:
+        output.end()
+    return code

@@ -1,0 +1,86 @@
+"""The command line, called as a function or as a process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from siltstone.cli import main
+from siltstone.testing.s3server import Faults, FaultServer
+from sources import ROOT
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch):
+    """``cli("verify", uri)`` in this process."""
+
+    def call(*argv: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        capsys.readouterr()
+        code = main([str(word) for word in argv])
+        said = capsys.readouterr()
+        return Result(code, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def process():
+    """``process("verify", uri)`` in a process of its own."""
+
+    def call(*argv: object, stdin: bytes = b"", **environment: str) -> Result:
+        done = subprocess.run(
+            [sys.executable, "-m", "siltstone", *map(str, argv)],
+            input=stdin,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment,
+            timeout=60,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return call
+
+
+class Server(NamedTuple):
+    """A fault server and how to reach it from a command line."""
+
+    server: FaultServer
+    uri: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self.server.storage_options
+
+    @property
+    def words(self) -> list[str]:
+        return [word for name, value in self.options.items() for word in ("--storage-option", f"{name}={value}")]
+
+
+@pytest.fixture
+def s3():
+    with FaultServer(in_thread=True) as server:
+        yield Server(server, "s3://bkt/log")
+
+
+@pytest.fixture
+def lying():
+    with FaultServer(Faults(lie="always"), in_thread=True) as server:
+        yield Server(server, "s3://bkt/log")

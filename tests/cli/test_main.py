@@ -1,0 +1,236 @@
+"""Exit codes, errors, pipes and terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+import siltstone
+from siltstone.cli.errors import exit_code
+from siltstone.cli.output import clean
+from siltstone.cli.run import parser
+from siltstone.errors import CommitUnknownError, ConflictError, CorruptionError, FencedError, InvalidInputError
+from sources import ROOT
+
+VERBS = ("check-store", "log", "append", "truncate", "show", "verify", "repair", "demo", "version")
+
+
+def verbs():
+    [actions] = [action for action in parser()._actions if action.dest == "verb"]
+    return dict(actions.choices)
+
+
+def test_parser__its_verbs__are_the_known_ones():
+    assert tuple(verbs()) == VERBS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help__of_each_verb__teaches_with_an_example_that_parses(verb, cli):
+    shown = cli(verb, "--help")
+    assert shown.code == 0
+    assert "--json" in shown.out
+    examples = [line.strip() for line in shown.out.splitlines() if "siltstone " + verb in line and "usage" not in line]
+    assert examples
+    for example in examples:
+        words = example.partition("siltstone ")[2].removesuffix("\\").split()
+        assert parser().parse_args(words).verb == verb
+
+
+def test_main__no_verb__usage_error(cli):
+    result = cli()
+    assert result.code == 2
+    assert result.err.startswith("error: ")
+    assert "hint: see `siltstone --help`" in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nonsense",),
+        ("verify",),
+        ("verify", "x", "--nonsense"),
+        ("log", "x", "--limit", "-1"),
+        ("log", "x", "--limit", "9" * 30),
+        ("truncate", "x"),
+        ("check-store", "x", "--storage-option", "nothing"),
+        ("check-store", "x", "--storage-option", "=value"),
+        ("check-store", "x", "--storage-option", "a=1", "--storage-option", "a=2"),
+        ("append", "x", "a", "b", "--op", "0" * 32),
+    ],
+)
+def test_main__wrong_usage__code_2_and_one_line_without_traceback(words, cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = cli(*words)
+    assert result.code == 2
+    lines = result.err.splitlines()
+    assert lines[0].startswith("error: ")
+    assert all(line.startswith("hint: ") for line in lines[1:])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("nonsense", "--json"), ("log", "x", "--limit", "no", "--json")])
+def test_main__wrong_usage_with_json__error_document(words, cli):
+    result = cli(*words)
+    assert result.code == 2
+    assert result.json["error"]["kind"] == "usage"
+    assert set(result.json["error"]) == {"kind", "message", "hint"}
+    assert result.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("check-store", "gopher://x"), "invalid-input"),
+        (("verify", "s3://user:hunter2@bucket"), "invalid-input"),
+        (("log", "no/such/dir"), "not-found"),
+        (("verify", "no/such/dir"), "not-found"),
+        (("repair", "no/such/dir"), "not-found"),
+        (("append", "dir", "no-such-file", "--create"), "not-found"),
+        (("truncate", "no/such/dir", "--until", "1"), "not-found"),
+        (("check-store", "dir", "--commits", "gopher://x"), "invalid-input"),
+        (("check-store", "dir", "--commits", "sqlite:///no/such/dir/x.db"), "invalid-input"),
+        (("show", "no-such-object"), "not-found"),
+        (("show", "s3://bucket"), "invalid-input"),
+    ],
+)
+def test_main__library_refuses__its_error_and_code_1(words, kind, cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = cli(*words)
+    assert result.code == 1
+    assert result.err.startswith("error: ")
+    assert result.out == ""
+    assert "hunter2" not in result.err
+    again = cli(*words, "--json")
+    assert again.code == 1
+    assert again.json["error"]["kind"] == kind
+    assert again.err == ""
+    assert not list(tmp_path.glob("dir/**/entries"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConflictError("x"), 3),
+        (FencedError("x"), 3),
+        (CommitUnknownError("x"), 1),
+        (CorruptionError("x"), 1),
+        (InvalidInputError("x"), 1),
+    ],
+)
+def test_exit_code__each_kind_of_error__is_the_documented_one(error, code):
+    assert exit_code(error) == code
+
+
+def test_main__unexpected_error__one_line_unless_a_traceback_is_asked_for(cli, monkeypatch):
+    monkeypatch.setattr("siltstone.cli.stores.check_store", lambda *_: 1 // 0)
+    result = cli("check-store", "x")
+    assert result.code == 1
+    assert result.err.splitlines()[0] == "error: ZeroDivisionError: integer division or modulo by zero"
+    monkeypatch.setenv("SILTSTONE_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        cli("check-store", "x")
+
+
+def test_main__unexpected_error_with_a_secret_in_it__masked(cli, monkeypatch):
+    monkeypatch.setenv("MY_SECRET", "correct-horse")
+
+    def fail(*_):
+        raise RuntimeError("sent correct-horse and battery-staple and p%40ssword p@ssword to us-east-1")
+
+    monkeypatch.setattr("siltstone.cli.stores.check_store", fail)
+    words = ["check-store", "x", "--commits", "postgresql://me:p%40ssword@h/db"]
+    for option in ("aws_secret_access_key=env:MY_SECRET", "aws_session_token=battery-staple", "aws_region=us-east-1"):
+        words += ["--storage-option", option]
+    for result in (cli(*words), cli(*words, "--json")):
+        said = result.out + result.err
+        assert "sent *** and *** and *** *** to us-east-1" in said
+
+
+def test_main__interrupted__code_130(cli, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("siltstone.cli.stores.check_store", interrupt)
+    result = cli("check-store", "x")
+    assert (result.code, result.err) == (130, "error: interrupted\n")
+
+
+def test_version__as_text_and_json__name_what_is_installed(cli, process):
+    found = cli("version", "--json").json
+    assert found["siltstone"] == siltstone.__version__
+    assert set(found) == {"siltstone", "python", "obstore", "format", "frame", "commit_stores"}
+    assert siltstone.__version__ in cli("version").out
+    assert process("--version") == (0, f"siltstone {siltstone.__version__}\n", "")
+
+
+def test_version__of_the_package__is_the_one_that_is_built():
+    assert f'\nversion = "{siltstone.__version__}"\n' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_process__exit_codes__reach_the_shell(process, tmp_path):
+    assert process("verify", tmp_path).code == 1
+    assert process("nonsense").code == 2
+    done = process("append", tmp_path / "log", "-", "--create", stdin=b"hello")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_process__reader_closes_the_pipe__ends_quietly(process, tmp_path):
+    lines = b"".join(b"line %d\n" % number for number in range(300))
+    assert process("append", tmp_path / "log", "-", "--create", "--lines", stdin=lines).code == 0
+    child = subprocess.Popen(
+        [sys.executable, "-m", "siltstone", "log", str(tmp_path / "log"), "--limit", "300", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+    )
+    child.stdout.close()  # before anything was written: the child's first write meets a closed pipe
+    said = child.stderr.read()
+    child.stderr.close()
+    assert child.wait(60) == 141
+    assert said == b""
+
+
+def on_a_terminal(*argv: object, **environment: str) -> str:
+    """What a process prints to a terminal."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "siltstone", *map(str, argv)],
+        stdout=theirs,
+        stderr=theirs,
+        env={k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+        | {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm"}
+        | environment,
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            data = os.read(ours, 4096)
+        except OSError:  # Linux ends a terminal this way
+            data = b""
+        if not data:
+            break
+        said += data
+    os.close(ours)
+    assert child.wait(60) == 0
+    return said.decode()
+
+
+def test_process__on_a_terminal__colours_unless_no_color(process, tmp_path):
+    assert "\x1b[32m" in on_a_terminal("check-store", tmp_path / "a")
+    assert "\x1b[" not in on_a_terminal("check-store", tmp_path / "a", NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal("check-store", tmp_path / "a", TERM="dumb")
+    assert "\x1b[" not in process("check-store", tmp_path / "a").out
+    shown = on_a_terminal("check-store", tmp_path / "a", "--json")
+    assert json.loads(shown[shown.index("{") :])["safe"] is True
+
+
+def test_clean__control_characters__are_written_out():
+    assert clean("a\x1b[31mb\n\u202ec é") == "a\\x1b[31mb\\n\\u202ec é"
+    assert clean("a\n\tb\x07", lines=True) == "a\n\tb\\x07"
