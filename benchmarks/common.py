@@ -86,7 +86,7 @@ def contend(
 
 def _contender(
     worker: Callable[..., Callable[[], object]], jobs: Sequence[tuple[Any, ...]], barrier: Any, results: Any
-) -> None:  # noqa: E501, ANN401 - multiprocessing's own types depend on its context
+) -> None:
     for number, job in enumerate(jobs):
         work = worker(*job)
         barrier.wait(WORKER_SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""What the documents show was run: the Python blocks with a prompt are one doctest for each page, the others are Python."""
+"""What the documents show was run: Python blocks with a prompt are one doctest for each page, others are Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from sources import ROOT
+from siltstone.testing.sim.planted import MISTAKES
+from sources import ROOT, sources
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = {
@@ -26,3 +27,20 @@ def test_examples__of_a_page__do_what_it_shows(page, capsys):
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     runner.run(test)
     assert runner.failures == 0, capsys.readouterr().out
+
+
+def test_tests__that_a_page_names__are_there():
+    defined = {name for source in sources("tests", "src") for name in re.findall(r"def (test_\w+)", source.text)}
+    missing = []
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        missing += [f"{page}: {name}" for name in re.findall(r"\b(test_\w+__\w+)", text) if name not in defined]
+        missing += [f"{page}: {name}" for name in re.findall(r"`(tests/[\w./]+)`", text) if not (ROOT / name).exists()]
+    # A page may say how tests are named.
+    assert [one for one in missing if "test_call__condition__outcome" not in one] == []
+
+
+def test_protocol_page__planted_mistakes__are_those_that_the_simulator_has():
+    section = (ROOT / "docs/protocol.md").read_text(encoding="utf-8").partition("## Planted mistakes")[2]
+    named = re.findall(r"^\| (.*) \| `([\w-]+)` \|$", section, re.MULTILINE)
+    assert named == [(mistake.name, mistake.scenario) for mistake in MISTAKES]

@@ -147,12 +147,14 @@ def test_turn__renewal_with_a_lost_answer__is_found_on_leaving(service):
     registry = registry_on(service)
     turn = commit_lock(registry, dataset=URI, takeover_after_s=0.06, env=manual_env(patience_s=0))(5)
     turn.__enter__()
-    registry.on("claim", Fault.LOSE, times=2)  # all tries of the first renewal
-    until(lambda: len(service.claims[SCOPE]) == 2 and not turn._renewer.is_alive())
+    registry.on("claim", Fault.LOSE, times=2)  # all tries of a renewal, which ends renewing
+    until(lambda: not turn._renewer.is_alive())
 
     turn.__exit__(None, None, None)
 
-    assert states(service) == ["hold", "hold", "free"]
+    *holds, last = states(service)
+    assert (set(holds), last) == ({"hold"}, "free")
+    assert len(holds) > 1
 
 
 def test_turn__registry_gone_on_leaving_in_time__result_stands_and_the_next_waits(service):

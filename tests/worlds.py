@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from siltstone.commit.memory import MemoryRegistry, MemoryService
 from siltstone.errors import CommitUnknownError, ConflictError, FencedError, SiltstoneError
+from siltstone.ids import SystemIds
 from siltstone.log import open_log
 from siltstone.store.memory import MemoryBucket, MemoryStore
 from siltstone.testing.manual import ManualClock, manual_env
@@ -54,7 +55,7 @@ class World:
         return Interleaves(self.store())
 
     def registry(self) -> MemoryRegistry:
-        return MemoryRegistry(self.service, ids=manual_env(99).ids)
+        return MemoryRegistry(self.service, ids=SystemIds())
 
     def fault_registry(self) -> FaultRegistry:
         return FaultRegistry(self.registry())

@@ -18,6 +18,7 @@ import pytest
 from compat.make_v1 import expected, write_all
 from siltstone import open_commits, open_log
 from siltstone.env import REAL
+from siltstone.errors import UnsupportedFormatError
 
 V1 = Path(__file__).parent / "v1"
 LOGS = ("plain", "witnessed", "forked", "aborted")
@@ -150,3 +151,27 @@ def test_page__worked_example__is_the_committed_entry():
     dump = page.partition("$ xxd -g1 tests/compat/v1/plain/entries/")[2].partition("```")[0]
     rows = re.findall(r"^[0-9a-f]{8}: ((?:[0-9a-f]{2} )+)", dump, re.MULTILINE)
     assert bytes.fromhex("".join(rows)) == (V1 / "plain/entries/00000000000000000000").read_bytes()
+
+
+def rewritten(path, **changes):
+    """The object with some fields of its header changed, and a frame that fits."""
+    header, body = unwrap(path.read_bytes())
+    raw = json.dumps({**header, **changes}).encode()
+    fixed = struct.pack("<4sB3xIQ", b"SLTS", 1, len(raw), len(body))
+    path.write_bytes(fixed + hashlib.sha256(fixed + raw + body).digest() + raw + body)
+
+
+@pytest.mark.parametrize("changes", [{"format": 2}, {"requires": ["weaving"]}])
+@pytest.mark.parametrize("name", ["identity", "entries/00000000000000000004"])
+def test_entries__written_by_a_newer_format__unsupported_and_not_corrupt(tmp_path, name, changes):
+    shutil.copytree(V1 / "plain", tmp_path, dirs_exist_ok=True)
+    rewritten(tmp_path / name, **changes)
+    with pytest.raises(UnsupportedFormatError):
+        list(open_log(tmp_path).entries())
+
+
+def test_entries__fields_that_nobody_knows__are_ignored(tmp_path):
+    shutil.copytree(V1 / "plain", tmp_path, dirs_exist_ok=True)
+    rewritten(tmp_path / "entries/00000000000000000004", colour="grey")
+    assert list(open_log(tmp_path).entries())[-1].body == "größer".encode()
+    assert read_log(tmp_path)[2][-1]["colour"] == "grey"

@@ -36,21 +36,20 @@ def rival_of(world, how):
     return run
 
 
-def steps(world_of, when):
-    """Worlds whose n-th store call has a rival right before or after it, for every call there is."""
+def steps(world_of):
+    """Worlds whose n-th store call has a rival right before it, for every call there is (and so after every call)."""
     for nth in itertools.count(1):
         world = world_of()
         store = world.interleaves()
-        yield world, store, getattr(store, when), nth
+        yield world, store, store.before, nth
         if len(store.calls) < nth:
             return
 
 
 @pytest.mark.parametrize("how", RIVALS)
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("mode", MODES)
-def test_append__rival_at_each_call__one_truth_for_both(mode, when, how):
-    for world, store, at, nth in steps(lambda: World(mode).seeded(), when):
+def test_append__rival_at_each_call__one_truth_for_both(mode, how):
+    for world, store, at, nth in steps(lambda: World(mode).seeded()):
         at("*", rival_of(world, how), nth=nth)
         log = world.open(store)
         tip = attempt(log.tip)
@@ -65,10 +64,9 @@ def test_append__rival_at_each_call__one_truth_for_both(mode, when, how):
 
 
 @pytest.mark.parametrize("how", RIVALS)
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("mode", MODES)
-def test_add__rival_at_each_call__is_in_the_log_or_told_why(mode, when, how):
-    for world, store, at, nth in steps(lambda: World(mode).seeded(), when):
+def test_add__rival_at_each_call__is_in_the_log_or_told_why(mode, how):
+    for world, store, at, nth in steps(lambda: World(mode).seeded()):
         at("*", rival_of(world, how), nth=nth)
         told = world.add(world.open(store))
         may = (FencedError, CommitUnknownError) if how in {"fences", "truncates all", "appends and truncates all"} else ()
@@ -78,10 +76,9 @@ def test_add__rival_at_each_call__is_in_the_log_or_told_why(mode, when, how):
 
 
 @pytest.mark.parametrize("how", RIVALS)
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("mode", MODES)
-def test_entries__rival_at_each_call__unbroken_or_told_that_it_was_truncated(mode, when, how):
-    for world, store, at, nth in steps(lambda: World(mode).seeded(5), when):
+def test_entries__rival_at_each_call__unbroken_or_told_that_it_was_truncated(mode, how):
+    for world, store, at, nth in steps(lambda: World(mode).seeded(5)):
         at("*", rival_of(world, how), nth=nth)
         reader = world.open(store)
         found = attempt(lambda: list(reader.entries()))
@@ -95,10 +92,9 @@ def test_entries__rival_at_each_call__unbroken_or_told_that_it_was_truncated(mod
 
 
 @pytest.mark.parametrize("how", RIVALS)
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("mode", MODES)
-def test_truncate__rival_at_each_call__nothing_above_the_floor_is_lost(mode, when, how):
-    for world, store, at, nth in steps(lambda: World(mode).seeded(5), when):
+def test_truncate__rival_at_each_call__nothing_above_the_floor_is_lost(mode, how):
+    for world, store, at, nth in steps(lambda: World(mode).seeded(5)):
         at("*", rival_of(world, how), nth=nth)
         log = world.open(store)
         marks = attempt(lambda: [entry.end for entry in log.entries()])
@@ -109,10 +105,9 @@ def test_truncate__rival_at_each_call__nothing_above_the_floor_is_lost(mode, whe
 
 
 @pytest.mark.parametrize("how", RIVALS)
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("mode", MODES)
-def test_fence__rival_at_each_call__the_higher_epoch_rules(mode, when, how):
-    for world, store, at, nth in steps(lambda: World(mode).seeded(), when):
+def test_fence__rival_at_each_call__the_higher_epoch_rules(mode, how):
+    for world, store, at, nth in steps(lambda: World(mode).seeded()):
         at("*", rival_of(world, how), nth=nth)
         log = world.open(store)
         done = attempt(lambda: log.fence(5))
@@ -145,14 +140,13 @@ def test_append__rival_at_a_call_to_the_commit_store__one_truth_for_both(mode, v
 
 @pytest.mark.parametrize("mode", MODES)
 def test_open__two_make_the_log_at_each_call__one_log(mode):
-    for when in ("before", "after"):
-        for world, store, at, nth in steps(lambda mode=mode: World(mode), when):
-            rivals = []
-            at("*", lambda world=world, rivals=rivals: rivals.append(world.open()), nth=nth)
-            log = world.open(store)
-            for rival in rivals:
-                assert rival.identity == log.identity
-                world.add(rival)
-            world.add(log)
-            assert not world.refused
-            world.check()
+    for world, store, at, nth in steps(lambda: World(mode)):
+        rivals = []
+        at("*", lambda world=world, rivals=rivals: rivals.append(world.open()), nth=nth)
+        log = world.open(store)
+        for rival in rivals:
+            assert rival.identity == log.identity
+            world.add(rival)
+        world.add(log)
+        assert not world.refused
+        world.check()

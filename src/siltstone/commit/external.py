@@ -98,7 +98,10 @@ class External(CommitStore):
         keys = [info.key for info in self._store.list(place.key)]
         if len(keys) > 1:
             raise _split(place, keys)
-        return self._store.get(keys[0]) if keys else None
+        try:
+            return self._store.get(keys[0]) if keys else None
+        except NotFoundError:  # truncated since it was listed
+            return None
 
     # -- stage and claim -------------------------------------------------------------------------
 

@@ -295,8 +295,9 @@ class Log(LogReader):
     def _checked(self, mark: Mark) -> Mark:
         if self.identity.guard == "witness" and mark.position:
             data = self.published(mark.position - 1)
-            if data is not None:
-                self._check_alone(self.read(data, mark.position - 1))
+            entry = None if data is None else self.read(data, mark.position - 1)
+            if entry is not None and (self.floor_now(trust_ms=0) < mark.position):  # below it may be a latecomer's
+                self._check_alone(entry)
         self._tip = mark
         return mark
 
@@ -306,6 +307,15 @@ class Log(LogReader):
 
     def _search(self, op: str, since: Mark | None = None) -> tuple[Entry | None, Mark]:
         """The entry of an operation, and the mark behind the last entry that was looked at."""
+        for _ in self._env.tries():
+            try:
+                return self._scan(op, since)
+            except TruncatedError:
+                if since is not None:
+                    raise
+        raise UnavailableError(f"the log was truncated all the time while it was read ({self._env.patience_s} s)")
+
+    def _scan(self, op: str, since: Mark | None) -> tuple[Entry | None, Mark]:
         mark = since
         for entry in self.entries(since):
             if entry.op == op and not entry.dead:

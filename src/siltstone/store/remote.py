@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 IN_FLIGHT = 96
+AHEAD = 2 * IN_FLIGHT  # queued reads keep every thread busy while the oldest one is waited for
 CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "allow_http", "user_agent", "proxy_url", "pool_idle_timeout"})
 OWN_OPTIONS = frozenset({"known_good"})
 RETRY = {
@@ -143,7 +144,7 @@ class RemoteStore(Store):
         try:
             for key in keys:
                 waiting.append(pool.submit(read, key))
-                if len(waiting) >= IN_FLIGHT:
+                if len(waiting) >= AHEAD:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

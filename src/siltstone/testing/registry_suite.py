@@ -11,30 +11,23 @@ says how.
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import random
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
-from unittest import SkipTest
+from typing import TYPE_CHECKING
 
 from siltstone.commit.memory import MemoryRegistry, MemoryService
 from siltstone.commit.registry import POSITION_MAX, SCOPE_BYTES_MAX, VALUE_BYTES_MAX, Behind, Claim, Registry, Truncated
-from siltstone.errors import InvalidInputError, UnavailableError
-from siltstone.ids import SystemIds, is_id
+from siltstone.ids import SystemIds
+from siltstone.testing.registry_harness import chain, digest_of, refused
+from siltstone.testing.registry_races import RegistryRaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-R = TypeVar("R")
+__all__ = ["RegistrySuite", "chain", "digest_of"]
 
-CLIENTS = 8
-PLACES = 50
 SEQUENCES = 12
 CALLS = 30
-JOIN_SECONDS_MAX = 120.0
-RECONNECT_ATTEMPTS_MAX = 20
 
 _CLOSE_SCOPES = (
     "a",
@@ -56,60 +49,8 @@ _CLOSE_SCOPES = (
 _HARD_VALUES = ("", ":", "a:b:c", "'; --", '"', "\\", "%s", "{0}", "\u00e9\U0001f300", "a ", " a", "\n\t\r")
 
 
-def digest_of(text: str) -> str:
-    """A digest for a test's claim."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def chain(scope: str, length: int, *, start: int = 0, parent: str = "") -> list[Claim]:
-    """Claims that follow one another."""
-    claims: list[Claim] = []
-    for position in range(start, start + length):
-        digest = digest_of(f"{scope}/{position}")
-        claims.append(Claim(scope, position, digest, parent, f"staged/{position}"))
-        parent = digest
-    return claims
-
-
-class RegistrySuite:
+class RegistrySuite(RegistryRaces):
     """Tests that every registry passes."""
-
-    _handles: list[Registry]
-
-    # -- to be filled in ----------------------------------------------------------------------------
-
-    def make(self) -> Registry:
-        """A new handle, independent of earlier ones, on the same service every time."""
-        raise NotImplementedError
-
-    def empty(self) -> None:
-        """Remove everything from the service, as an operator's mistake would; optional."""
-        raise SkipTest("this suite was not told how to empty the service")
-
-    def crash(self) -> None:
-        """Kill the service without warning and start it again with its disk; optional."""
-        raise SkipTest("this suite was not told how to crash the service")
-
-    # -- helpers ------------------------------------------------------------------------------------
-
-    def setup_method(self) -> None:
-        self._handles = []
-
-    def teardown_method(self) -> None:
-        for handle in self._handles:
-            handle.close()
-
-    def handle(self) -> Registry:
-        made = self.make()
-        self._handles.append(made)
-        return made
-
-    def scope(self) -> str:
-        return f"suite/{SystemIds().new()}"
-
-    def fill(self, registry: Registry, claims: Sequence[Claim]) -> None:
-        for claim in claims:
-            assert registry.claim(claim) == claim
 
     # -- one client ---------------------------------------------------------------------------------
 
@@ -233,7 +174,7 @@ class RegistrySuite:
             lambda: registry.truncate(scope, below=1, digest="x"),
         ]
         for call in wrong:
-            assert _refused(call)
+            assert refused(call)
         assert registry.newest(scope) is None
 
     # -- truncating and restoring ---------------------------------------------------------------------
@@ -313,151 +254,14 @@ class RegistrySuite:
                 name = draw.choice(["claim", "claim", "claim", "restore", "lookup", "newest", "truncate"])
                 position, mine, parent = draw.randrange(6), draw.choice(digests), draw.choice(digests)
                 newest = model.newest(scope)
-                if name == "claim" and newest is not None and draw.random() < 0.7:
-                    position, parent = newest.position + 1, newest.digest
+                if name == "claim" and newest is not None and draw.random() < 0.8:
+                    position = newest.position + 1
+                    parent = newest.digest if draw.random() < 0.6 else parent
                 done.append((name, position, mine, parent))
                 answers = [
                     _called(each, name, Claim(scope, position, mine, parent, name)) for each in (registry, model)
                 ]
                 assert answers[0] == answers[1], (seed, done)
-
-    # -- many clients -----------------------------------------------------------------------------------
-
-    def test_claim__eight_clients_race__one_winner_of_each_place(self) -> None:
-        self._race([self.handle() for _ in range(CLIENTS)])
-
-    def test_claim__eight_threads_share_a_handle__one_winner_of_each_place(self) -> None:
-        self._race([self.handle()] * CLIENTS)
-
-    def _race(self, registries: Sequence[Registry]) -> None:
-        scope, gate = self.scope(), threading.Barrier(len(registries))
-
-        def run(client: int) -> list[Claim]:
-            winners: list[Claim] = []
-            for position in range(PLACES):
-                parent = winners[-1].digest if winners else ""
-                mine = Claim(scope, position, digest_of(f"{client}/{position}"), parent, f"client {client}")
-                gate.wait(JOIN_SECONDS_MAX)
-                answer = registries[client].claim(mine)
-                assert isinstance(answer, Claim), answer
-                winners.append(answer)
-            return winners
-
-        seen = _together(len(registries), run, gate)
-        assert all(winners == seen[0] for winners in seen)
-        assert [registries[0].lookup(scope, position) for position in range(PLACES)] == seen[0]
-        for position, winner in enumerate(seen[0]):
-            client = int(winner.value.removeprefix("client "))
-            assert winner.digest == digest_of(f"{client}/{position}")
-        assert registries[0].newest(scope) == seen[0][-1]
-
-    def test_claim__while_the_log_is_truncated__never_won_below_the_range(self) -> None:
-        scope, gate = self.scope(), threading.Barrier(2)
-        claims = chain(scope, PLACES)
-        registries = [self.handle(), self.handle()]
-        self.fill(registries[0], claims)
-        rivals = [Claim(scope, claim.position, digest_of("rival"), claim.parent, "rival") for claim in claims]
-
-        def truncate() -> list[object]:
-            for below in range(1, PLACES):
-                gate.wait(JOIN_SECONDS_MAX)
-                registries[0].truncate(scope, below=below, digest=claims[below - 1].digest)
-            return []
-
-        def claim() -> list[object]:
-            answers: list[object] = []
-            for below in range(1, PLACES):
-                gate.wait(JOIN_SECONDS_MAX)
-                answers.append(registries[1].claim(rivals[below - 1]))
-            return answers
-
-        _, answers = _together(2, lambda client: (truncate, claim)[client](), gate)
-        for position, answer in enumerate(answers):
-            assert answer in (claims[position], Truncated(position + 1)), answer
-        for rival in rivals[: PLACES - 1]:
-            assert registries[1].claim(rival) == Truncated(PLACES - 1)
-
-    # -- the service ------------------------------------------------------------------------------------
-
-    def test_identity__several_clients_at_once__one_id(self) -> None:
-        gate = threading.Barrier(CLIENTS)
-        registries = [self.handle() for _ in range(CLIENTS)]
-
-        def ask(client: int) -> list[str]:
-            gate.wait(JOIN_SECONDS_MAX)
-            return [registries[client].identity() for _ in range(3)]
-
-        [found] = {identity for answers in _together(CLIENTS, ask, gate) for identity in answers}
-        assert is_id(found)
-        assert self.handle().identity() == found
-
-    def test_adopt__identity_of_a_lost_service__everyone_gets_it(self) -> None:
-        registry, other, lost = self.handle(), self.handle(), SystemIds().new()
-        assert other.identity() != lost
-        for _ in range(2):
-            registry.adopt(lost)
-            assert [registry.identity(), other.identity(), self.handle().identity()] == [lost] * 3
-        assert _refused(lambda: registry.adopt("not an id"))
-        assert registry.identity() == lost
-
-    def test_adopt__service_never_used__takes_it(self) -> None:
-        lost = SystemIds().new()
-        self.handle().adopt(lost)
-        assert self.handle().identity() == lost
-
-    def test_identity__service_was_emptied__another_id_and_claims_are_behind(self) -> None:
-        registry, scope = self.handle(), self.scope()
-        claims = chain(scope, 3)
-        self.fill(registry, claims[:2])
-        before = registry.identity()
-        self.empty()
-        after = _asked(registry.identity)
-        assert is_id(after)
-        assert after != before
-        assert self.handle().identity() == after
-        assert registry.claim(claims[2]) == Behind(None)
-        assert registry.lookup(scope, 0) is None
-
-    def test_claim__service_crashed__acknowledged_claims_stay_and_calls_reconnect(self) -> None:
-        registry, scope = self.handle(), self.scope()
-        claims = chain(scope, 40)
-        self.fill(registry, claims[:20])
-        identity = registry.identity()
-        self.crash()
-        assert _asked(lambda: registry.claim(claims[20])) == claims[20]
-        assert [registry.lookup(scope, claim.position) for claim in claims[:21]] == claims[:21]
-        assert registry.identity() == identity
-        self.fill(self.handle(), claims[21:])
-
-    def test_claim__service_crashes_under_load__every_acknowledged_claim_stays(self) -> None:
-        registry, scope = self.handle(), self.scope()
-        claims = chain(scope, 5000)
-        kept: list[Claim] = []
-        under_way, crashed = threading.Event(), threading.Event()
-
-        def write() -> list[object]:
-            for claim in claims:
-                if crashed.is_set() and len(kept) > 30:
-                    break
-                answer = _asked(lambda claim=claim: registry.claim(claim))  # type: ignore[misc]
-                assert answer == claim, answer
-                kept.append(claim)
-                if len(kept) == 10:
-                    under_way.set()
-            return []
-
-        def fail() -> list[object]:
-            try:
-                assert under_way.wait(JOIN_SECONDS_MAX)
-                self.crash()
-            finally:
-                crashed.set()
-            return []
-
-        _together(2, lambda client: (write, fail)[client]())
-        other = self.handle()
-        assert [other.lookup(scope, claim.position) for claim in kept] == kept
-        assert other.newest(scope) == kept[-1]
 
     # -- the handle -------------------------------------------------------------------------------------
 
@@ -479,14 +283,6 @@ class RegistrySuite:
         self.handle().identity()
 
 
-def _refused(call: Callable[[], object]) -> bool:
-    try:
-        call()
-    except InvalidInputError:
-        return True
-    return False
-
-
 def _called(registry: Registry, name: str, claim: Claim) -> object:
     match name:
         case "claim":
@@ -500,33 +296,3 @@ def _called(registry: Registry, name: str, claim: Claim) -> object:
         case _:
             registry.truncate(claim.scope, below=claim.position, digest=claim.digest)
             return None
-
-
-def _asked(call: Callable[[], R]) -> R:
-    """The answer of a service that may be away for a moment."""
-    for _ in range(RECONNECT_ATTEMPTS_MAX):
-        try:
-            return call()
-        except UnavailableError:
-            threading.Event().wait(0.25)
-    return call()
-
-
-def _together(count: int, run: Callable[[int], R], gate: threading.Barrier | None = None) -> list[R]:
-    """Run all at once; the first failure lets the others go and is raised."""
-
-    def guarded(client: int) -> R:
-        try:
-            return run(client)
-        except BaseException:
-            if gate is not None:
-                gate.abort()
-            raise
-
-    with ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(guarded, client) for client in range(count)]
-    failures = [error for error in (future.exception() for future in futures) if error is not None]
-    for failure in failures:
-        if not isinstance(failure, threading.BrokenBarrierError):
-            raise failure
-    return [future.result() for future in futures]

@@ -16,6 +16,7 @@ from siltstone.verify.report import Problem
 if TYPE_CHECKING:
     from siltstone.commit.registry import Claim, Registry
     from siltstone.log.log import Log
+    from siltstone.log.marks import Entry
     from siltstone.verify.findings import Findings
 
 
@@ -51,9 +52,14 @@ def _compare_claims(registry: Registry, log: Log, findings: Findings) -> None:
         claim = registry.lookup(log.identity.log, position)
         if claim is None:
             unknown.append(position)
-        elif claim.digest != entry.digest and entry.kind != "abort":
+        elif contradicts(claim, entry):
             detail = f"{registry.uri} decided for {claim.digest[:12]}..., but operation {entry.op} is published"
-            findings.problems.append(Problem("commit-store", detail, position, op=entry.op))
+            # With a successor known there, nobody builds on that row any more.
+            if newest is not None and newest.position > position:
+                findings.notes.append(f"entry {position}: {detail}, and was built upon")
+            else:
+                problem = Problem("commit-store", detail, position, op=entry.op, repairable=True)
+                findings.problems.append(problem)
     if unknown:
         detail = f"{len(unknown)} published entries from {unknown[0]} on are unknown to {registry.uri}"
         findings.problems.append(Problem("behind", detail, unknown[0], repairable=True))
@@ -69,6 +75,11 @@ def _check_undelivered(log: Log, findings: Findings, claim: Claim) -> None:
         detail = "it was decided, but neither the entry nor its staged bytes are there"
         name = paths.entry(log.root, claim.position)
         findings.problems.append(Problem("unpublished", detail, claim.position, object=name, repairable=True))
+
+
+def contradicts(claim: Claim, entry: Entry) -> bool:
+    """Whether a claim names other bytes than are published; an abort entry stands for bytes that are gone."""
+    return claim.digest != entry.digest and entry.kind != "abort"
 
 
 def has_staged(log: Log, claim: Claim) -> bool:

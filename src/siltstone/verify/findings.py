@@ -42,8 +42,7 @@ class Findings:
 
     def ops(self) -> set[str]:
         """The operations that are in the log, or back in it once the fillers are in their places."""
-        placed = {position: entry for position, (_, entry) in self.fillers.items()}
-        return {entry.op for entry in (self.chain | placed).values()}
+        return {entry.op for entry in self.chain.values()} | {entry.op for _, entry in self.fillers.values()}
 
     def is_lost(self, entry: Entry, known: set[str]) -> bool:
         """Whether a witness tells of something that the log must get back."""
@@ -54,6 +53,7 @@ class Findings:
 
 def judge(findings: Findings) -> None:
     """Find what was overwritten, what witnesses can fill, and what is lost."""
+    _fill_top(findings)
     _judge_downwards(findings)
     _extend(findings)
     _mark_repairable(findings)
@@ -64,6 +64,30 @@ def judge(findings: Findings) -> None:
             what = f"operation {entry.op}" if entry.kind == "data" else f"the fence of epoch {entry.epoch}"
             detail = f"{what} was written at {entry.position} and is in no entry now"
             findings.problems.append(Problem("lost", detail, entry.position, entry.op, key, repairable=True))
+    _note_contest(findings)
+
+
+def _note_contest(findings: Findings) -> None:
+    last = findings.tip - 1
+    here = findings.chain.get(last)
+    others = [entry for _, entry in findings.witnesses if entry.position == last and here and entry.nonce != here.nonce]
+    if others and not any(problem.position == last for problem in findings.problems):
+        detail = f"{len(others) + 1} attempts were told that they won this place, so writers refuse to go on behind it"
+        findings.problems.append(Problem("contested", detail, last, op=others[0].op, repairable=True))
+
+
+def _fill_top(findings: Findings) -> None:
+    """Where the newest entry is unreadable, a witness of its place whose predecessor is there or has a witness."""
+    top = findings.tip - 1
+    if top in findings.chain or len(findings.published.get(top, [])) != 1:
+        return
+    below = findings.chain.get(top - 1)
+    standing = below.digest if below is not None else findings.start.digest if top == findings.start.position else ""
+    known = {standing, *(entry.digest for _, entry in findings.witnesses if entry.position == top - 1)}
+    fitting = [(key, entry) for key, entry in findings.witnesses if entry.position == top and entry.prev in known]
+    if fitting:
+        followed = {entry.prev for _, entry in findings.witnesses}
+        findings.fillers[top] = min(fitting, key=lambda w: (w[1].prev != standing, w[1].digest not in followed, w[0]))
 
 
 def _judge_downwards(findings: Findings) -> None:
@@ -79,6 +103,8 @@ def _judge_downwards(findings: Findings) -> None:
             findings.fillers[expected] = filler
             expected, want = expected - 1, filler[1].prev
         here = findings.chain.get(position)
+        if position in findings.fillers:
+            here = findings.fillers[position][1]
         if expected == position:
             findings.wanted[position] = want
             here = _judge_one(findings, position, want, by_place.get((position, want)))

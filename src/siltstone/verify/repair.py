@@ -16,18 +16,19 @@ from siltstone import paths
 from siltstone.commit.external import External, abort_entry
 from siltstone.commit.registry import Claim, Registry
 from siltstone.env import REAL, Env
-from siltstone.errors import AlreadyExistsError, NotFoundError, SiltstoneError, UnavailableError
+from siltstone.errors import AlreadyExistsError, ConflictError, NotFoundError, SiltstoneError, UnavailableError
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, encode_entry
 from siltstone.log.open import identity_place, open_log, read_identity
 from siltstone.store.connect import open_store
-from siltstone.verify.claims import has_staged
+from siltstone.verify.claims import contradicts, has_staged
 from siltstone.verify.inspect import UNREADABLE, find_logs, opened_registry, registry_for, report, unreadable, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from siltstone.format.records import Kind
     from siltstone.log.log import Log
     from siltstone.log.marks import Entry, Mark
     from siltstone.store.base import Store
@@ -86,8 +87,10 @@ def _repair_log(log: Log, findings: Findings, env: Env, *, adopt: bool) -> LogRe
     findings = walk(log)
     if registry is not None:
         done += _restore_claims(log, findings, registry)
-        done += _close_claimed(log, findings, registry)
+        done += _step_past(log, findings, registry)
+        done += _close_claimed(log, walk(log), registry)
     done += _append_lost(log, findings, env)
+    done += _settle_tip(log, env)
     return report(log, walk(log), tuple(done))
 
 
@@ -155,6 +158,21 @@ def _restore_claims(log: Log, findings: Findings, registry: Registry) -> list[st
     return [f"put {restored} rows back into {registry.uri}"] if restored else []
 
 
+def _step_past(log: Log, findings: Findings, registry: Registry) -> list[str]:
+    """Where the newest row names another entry than is published, put an abort entry behind it.
+
+    Rows can't be changed, and the next claim would be refused for what the newest one says.
+    """
+    last = findings.chain.get(findings.tip - 1)
+    newest = registry.newest(log.identity.log)
+    if last is None or newest is None or newest.position != last.position or not contradicts(newest, last):
+        return []
+    data = abort_entry(log.place(last.end), newest)
+    registry.restore(Claim(log.identity.log, last.end.position, digest(data), last.digest, ""))
+    _publish_abort(log, last.end, data)
+    return [f"entry {last.end.position}: an abort entry, so that {registry.uri} goes on behind what is published"]
+
+
 def _close_claimed(log: Log, findings: Findings, registry: Registry) -> list[str]:
     """Publish what was decided and not published; close places whose staged bytes are gone with abort entries."""
     done: list[str] = []
@@ -202,6 +220,7 @@ def _append_lost(log: Log, findings: Findings, env: Env) -> list[str]:
         known.add(entry.op)
         what = f"operation {entry.op} (was at {entry.position})" if entry.kind == "data" else f"epoch {entry.epoch}"
         try:
+            _advance(log, env)
             end = log.restore(entry) if entry.kind == "data" else _fence_again(log, entry, env)
         except UnavailableError:
             raise
@@ -213,23 +232,57 @@ def _append_lost(log: Log, findings: Findings, env: Env) -> list[str]:
 
 
 def _fence_again(log: Log, lost: Entry, env: Env) -> Mark:
-    """Put a lost fence behind the tip, past witnesses that contradict it."""
-    for _ in env.tries():
-        mark = log.tip()
-        if mark.epoch >= lost.epoch:
-            return mark
-        header = Header(
-            log=log.identity.log,
-            position=mark.position,
-            epoch=lost.epoch,
-            op=lost.op,
-            nonce=env.ids.new(),
-            prev=mark.digest,
-            kind="fence",
-            writer=lost.writer,
-            time_ms=env.clock.wall_ms(),
+    """Put a lost fence behind the tip."""
+    mark = log.tip()
+    if mark.epoch >= lost.epoch:
+        return mark
+    return _put(log, mark, env, kind="fence", epoch=lost.epoch, op=lost.op)
+
+
+def _advance(log: Log, env: Env) -> Mark:
+    """The tip, moved to a place that no witness speaks of: there only can an append be found alone."""
+    mark = log.tip()
+    while any(log.store.list(_witnesses_of(log, mark.position))):
+        mark = _put(log, mark, env, kind="abort", epoch=mark.epoch, op=env.ids.new())
+    return mark
+
+
+def _settle_tip(log: Log, env: Env) -> list[str]:
+    """Move on from a newest entry that witnesses contradict, once all of them have their place in the log."""
+    mark = log.tip()
+    data = log.published(mark.position - 1) if mark.position > log.first().position else None
+    if data is None or log.identity.guard != "witness":
+        return []
+    mine = paths.witness(log.root, mark.position - 1, log.read(data, mark.position - 1).nonce)
+    if all(info.key == mine for info in log.store.list(_witnesses_of(log, mark.position - 1))):
+        return []
+    mark = _advance(log, env)
+    _put(log, mark, env, kind="abort", epoch=mark.epoch, op=env.ids.new())
+    return [f"entry {mark.position}: an abort entry, so that writers go on behind a place that several had won"]
+
+
+def _witnesses_of(log: Log, position: int) -> str:
+    return f"{log.root}{paths.WITNESS}/{paths.digits(position)}"
+
+
+def _put(log: Log, mark: Mark, env: Env, *, kind: Kind, epoch: int, op: str) -> Mark:
+    """An entry without a body right behind a mark, past what witnesses say."""
+    header = Header(
+        log=log.identity.log,
+        position=mark.position,
+        epoch=epoch,
+        op=op,
+        nonce=env.ids.new(),
+        prev=mark.digest,
+        kind=kind,
+        writer="repair",
+        time_ms=env.clock.wall_ms(),
+    )
+    winner = log.read(log.commits.decide(log.place(mark), encode_entry(header, b"")), mark.position)
+    if winner.op != op:
+        raise ConflictError(
+            f"entry {winner.position} was taken by {winner.writer or 'another writer'} during the repair",
+            hint="stop all writers, then run `siltstone repair` again",
+            end=winner.end,
         )
-        winner = log.read(log.commits.decide(log.place(mark), encode_entry(header, b"")), mark.position)
-        if winner.op == lost.op:
-            return winner.end
-    raise UnavailableError(f"the log grew all the time while it was fenced ({env.patience_s} s)")
+    return winner.end

@@ -10,6 +10,7 @@ Fault = Literal[
     "missing",  # a position that must be there is not
     "overwritten",  # the chain says that another entry was here
     "lost",  # an operation has a witness and no place in the log
+    "contested",  # witnesses contradict the newest entry, so writers refuse to go on behind it
     "split",  # two objects were published for one position
     "unpublished",  # the commit store decided a position, and its bytes are nowhere
     "behind",  # the commit store does not know what is published

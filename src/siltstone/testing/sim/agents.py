@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from siltstone.errors import ConflictError, InvalidInputError, NotFoundError, SiltstoneError, TruncatedError
+from siltstone.errors import InvalidInputError, NotFoundError, SiltstoneError, TruncatedError
 from siltstone.log import Mark
 from siltstone.testing.sim.ledger import ALARMS
 
@@ -87,10 +87,11 @@ class Writer(Agent):
     def __init__(self, scenario: Scenario, name: str, count: int) -> None:
         super().__init__(scenario, name)
         self.todo = [f"{self.world.random.getrandbits(128):032x}" for _ in range(count)]
-        self.receipts: list[Mark] = []
         self.tries = 0
+        self.mark: Mark | None = None
 
     def live(self, process: Process) -> None:
+        self.mark = None
         log = self.open(process)
         while log is not None and self.todo:
             if self.scenario.pause_s:
@@ -101,31 +102,30 @@ class Writer(Agent):
                 self.tries = 0
             elif self.world.random.random() < 0.2:
                 log = self.open(process)
-        if log is not None and self.scenario.check_receipts:
-            self._check_receipts(log)
+        if log is not None:
+            self._close(log)
 
     def _try(self, log: Log, op: str) -> bool:
         """Whether there is nothing more to do about an operation."""
         operation = self.ledger.trying(op)
         draw = self.world.random.random()
         try:
-            if operation.doubt and draw < 0.3:
+            if operation.doubt and draw < 0.3 and self.scenario.honest:  # elsewhere only adding it again leaves a witness
                 end = self._look_up(log, op)
                 if end is None:
                     operation.trying = False
                     return False
-            elif not operation.doubt and draw < 0.3:
-                end = log.append(op.encode(), after=log.tip(), op=op)
+            elif not operation.doubt and draw < self.scenario.holding:
+                end = log.append(op.encode(), after=self.mark or log.tip(), op=op)
             else:
                 end = log.add(op.encode(), op=op)
         except SiltstoneError as error:
-            if isinstance(error, ConflictError) and error.facts.get("committed"):
-                end = error.facts["end"]  # type: ignore[assignment]
-            else:
-                told = self.ledger.told(op, error)
-                return told == "failed" and self.world.random.random() < 0.5
+            held = error.facts.get("end")
+            self.mark = held if isinstance(held, Mark) else None
+            told = self.ledger.told(op, error)
+            return told == "failed" and self.world.random.random() < 0.5
         self.ledger.acknowledged(op, end)
-        self.receipts.append(end)
+        self.mark = end
         return True
 
     def _look_up(self, log: Log, op: str) -> Mark | None:
@@ -133,15 +133,13 @@ class Writer(Agent):
         found = log.find(op)
         return found.end if found is not None else look_up(log.store, op)
 
-    def _check_receipts(self, log: Log) -> None:
-        for receipt in self.receipts:
-            try:
-                log.check_receipt(receipt)
-            except ALARMS as error:
-                self.ledger.alarm(error)
-                return
-            except SiltstoneError as error:
-                self.world.note(f"{self.name} can't check {receipt.position}: {error.kind}")
+    def _close(self, log: Log) -> None:
+        try:
+            log.close()
+        except ALARMS as error:
+            self.ledger.alarm(error)
+        except SiltstoneError as error:
+            self.world.note(f"{self.name} can't check its last receipt: {error.kind}")
 
 
 # -- readers -------------------------------------------------------------------------------------

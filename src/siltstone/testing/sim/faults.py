@@ -35,7 +35,8 @@ KINDS: dict[Kind, tuple[str, ...]] = {
     "claim": WRITES,
 }
 RARE = {"denied": 0.3, "die_before": 0.4, "die_under_way": 0.4, "die_after": 0.4}
-RATES = (0.05, 0.1, 0.2, 0.4)
+BURSTS = ("refused", "denied", "lost", "late")
+RATES = (0.1, 0.2, 0.35, 0.5)
 FAULTS_MAX = 60  # then the seed has had its share, and things may come to an end
 
 
@@ -49,6 +50,8 @@ class Faults:
     late_s: float = 60.0
     stall_s: float = 60.0
     left: int = FAULTS_MAX
+    burst: float = 0.0  # how often one failure is followed by another of its kind
+    _last: str = ""
     _choices: dict[Kind, tuple[list[str], list[float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,14 +61,20 @@ class Faults:
 
     def draw(self, kind: Kind, world: World) -> str:
         """The fault of the next request of a kind; mostly none."""
-        chance = world.random.random()
-        if chance >= (self.read_rate if kind == "read" else self.rate) or not self.left:
-            return ""
+        last, self._last = self._last, ""
         names, cumulated = self._choices[kind]
-        if not names:
+        chance = world.random.random()
+        if last in names and chance < self.burst:
+            fault = last
+        elif chance < (self.read_rate if kind == "read" else self.rate) and names:
+            fault = world.random.choices(names, cum_weights=cumulated)[0]
+        else:
+            return ""
+        if not self.left:
             return ""
         self.left -= 1
-        return world.random.choices(names, cum_weights=cumulated)[0]
+        self._last = fault if fault in BURSTS else ""
+        return fault
 
 
 NO_FAULT = Faults()
@@ -81,9 +90,10 @@ def draw_faults(world: World, *, crashes: bool = True, longest_s: float = 120.0)
     rate = draw.choice(RATES)
     return Faults(
         rate=rate,
-        read_rate=rate * draw.choice((0.05, 0.15, 0.4)),
+        read_rate=rate * draw.choice((0.03, 0.1, 0.25)),
         weights=weights,
-        late_s=world.between(1, longest_s),
+        late_s=world.between(0.1, longest_s),
         stall_s=world.between(1, longest_s),
         left=draw.randint(FAULTS_MAX // 3, FAULTS_MAX),
+        burst=draw.choice((0.0, 0.3, 0.7)),
     )

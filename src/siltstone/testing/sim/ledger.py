@@ -56,21 +56,30 @@ class Operation:
 class Ledger:
     """All that was said in one world."""
 
-    def __init__(self, world: World, *, honest: bool) -> None:
+    def __init__(self, world: World, *, honest: bool, one_ack_a_place: bool = True) -> None:
         self.world = world
         self.honest = honest
+        self.one_ack_a_place = one_ack_a_place
         self.operations: dict[str, Operation] = {}
         self.violations: list[str] = []
         self.alarms: list[str] = []
         self.seen: dict[int, str] = {}
         self.known_tip = 0
         self.fences: list[tuple[int, int]] = []  # position, epoch
-        self.log_uuid = ""
+        self.logs: list[str] = []  # uuids that openers were given
+        self.receipts: list[Mark] = []
 
     def violation(self, text: str) -> None:
         """Something that must not be."""
         self.world.note(f"VIOLATION {text}")
         self.violations.append(text)
+
+    def opened(self, uuid: str) -> None:
+        """Someone opened the log and was told its uuid."""
+        if uuid not in self.logs:
+            self.logs.append(uuid)
+        if len(self.logs) > 1 and self.honest:
+            self.violation(f"the log has the uuids {self.logs}")
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -94,11 +103,12 @@ class Ledger:
         operation.acks.append((position, end.epoch))
         operation.known = None if known is None else tuple(known)
         for other in self.operations.values():
-            if other is not operation and any(at == position for at, _ in other.acks):
+            if self.one_ack_a_place and other is not operation and any(at == position for at, _ in other.acks):
                 self.violation(f"position {position} was acknowledged to {other.op} and to {op}")
         for fence, epoch in self.fences:
             if fence < position and epoch > end.epoch:
                 self.violation(f"{op} of epoch {end.epoch} was acknowledged at {position}, behind the fence at {fence}")
+        self.receipts.append(end)
         self.see(position, end.digest)
         self.known_tip = max(self.known_tip, end.position)
 

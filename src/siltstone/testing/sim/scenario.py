@@ -13,11 +13,11 @@ from siltstone.errors import CommitStoreBehindError, SiltstoneError, WrongCommit
 from siltstone.format.records import decode_entry
 from siltstone.log import Log, open_log
 from siltstone.testing.sim.agents import Fold, look_up, read_fold
-from siltstone.testing.sim.faults import NO_FAULT, draw_faults
+from siltstone.testing.sim.faults import NO_FAULT, Faults, draw_faults
 from siltstone.testing.sim.ledger import ALARMS, Ledger
 from siltstone.testing.sim.registry import SimRegistry, SimService
 from siltstone.testing.sim.store import SimBucket, SimStore
-from siltstone.verify.inspect import report, walk
+from siltstone.verify.inspect import check_receipts, report, walk
 
 if TYPE_CHECKING:
     from siltstone.log import Mark
@@ -30,21 +30,25 @@ class Scenario:
     """A cast and its stage. Subclasses draw both from the world's seed."""
 
     name: ClassVar[str] = ""
-    honest: ClassVar[bool] = True
-    check_receipts = False
+    honest: ClassVar[bool] = True  # nothing has a cause to cry
+    loses_nothing: ClassVar[bool] = False  # though not all is honest, no loss is excused
+    one_ack_a_place: ClassVar[bool] = True
+    crashes: ClassVar[bool] = True
+    keeps_receipts: ClassVar[bool] = False  # verification is given every receipt
     pause_s = 0.0
     reader_pause_s = 5.0
     collector_pause_s = 5.0
     flushing = 0.0
+    holding = 0.3  # how often a writer appends behind the mark it holds, instead of looking for the tip
     guard: Guard = "receipt"
     trust_ms = 1000
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.ledger = Ledger(world, honest=self.honest)
+        self.ledger = Ledger(world, honest=self.honest, one_ack_a_place=self.one_ack_a_place)
         draw = world.random
         world.latency = world.between(0.002, 0.2)
-        world.patience_s = draw.choice((0.5, 2.0, 5.0))
+        world.patience_s = draw.choice((0.0, 0.3, 2.0, 5.0))
         self.bucket = SimBucket(
             world,
             cheap_probes=draw.random() < 0.5,
@@ -74,21 +78,23 @@ class Scenario:
             lookup=folded if root == "log/" else None,
             env=process.env,
         )
-        if root == "log/" and self.honest:
-            self.ledger.log_uuid = self.ledger.log_uuid or log.identity.log
-            if self.ledger.log_uuid != log.identity.log:
-                self.ledger.violation(f"two identities: {self.ledger.log_uuid} and {log.identity.log}")
+        if root == "log/":
+            self.ledger.opened(log.identity.log)
         return log
 
     def cast(self) -> None:
         """Employ everyone."""
         raise NotImplementedError
 
+    def faults(self) -> Faults:
+        """What goes wrong."""
+        return draw_faults(self.world, crashes=self.crashes)
+
     # -- the play --------------------------------------------------------------------------------
 
     def play(self) -> None:
         """Everything, from the first request to the verdict."""
-        self.world.faults = draw_faults(self.world)
+        self.world.faults = self.faults()
         self.cast()
         self.world.run(until_over=True)
         self.world.faults = NO_FAULT
@@ -107,7 +113,10 @@ class Scenario:
             self.ledger.alarm(error)
             return
         self._newcomer(log, process.env.ids.new())
-        found = report(log, walk(log))
+        findings = walk(log)
+        if self.keeps_receipts:
+            check_receipts(log, findings, self.ledger.receipts)
+        found = report(log, findings)
         for problem in found.problems:
             self.world.note(f"verify: {problem.fault} {problem.detail}")
             if self.honest:
@@ -121,14 +130,30 @@ class Scenario:
 
     def _newcomer(self, log: Log, op: str) -> None:
         """After all faults the log must go on; or say why not, where something was lost."""
+        cause = self.must_refuse(log)
         self.ledger.trying(op)
         try:
             self.ledger.acknowledged(op, log.add(op.encode(), op=op))
+            if cause:
+                self.ledger.violation(f"a newcomer was served, though {cause}")
         except (CommitStoreBehindError, WrongCommitStoreError) as error:
             self.ledger.told(op, error)
         except SiltstoneError as error:
             if self.ledger.told(op, error) != "alarm":
                 self.ledger.violation(f"the log is stuck: {error.kind}: {error.message}")
+
+    def must_refuse(self, log: Log) -> str:
+        """Why nothing may be added: the commit store does not know the newest published entry, nor what is behind."""
+        if self.service is None:
+            return ""
+        keys = [paths.parse_entry(log.root, key) for key in self.bucket.objects.objects]
+        newest = max((parsed[0] for parsed in keys if parsed), default=-1)
+        memory = self.service.memory
+        claims = memory.claims.get(log.identity.log, {})
+        below = memory.ranges[log.identity.log].below if log.identity.log in memory.ranges else 0
+        if newest >= below and newest not in claims and newest + 1 not in claims and newest >= 0:
+            return f"the commit store has forgotten entry {newest}"
+        return ""
 
     def history(self, log: Log) -> list[str]:
         """Every operation, as the real reader shows them: folded ones, then those in the log."""
@@ -147,5 +172,12 @@ class Scenario:
         return list(dict.fromkeys(ops))
 
     def named(self, found: LogReport) -> list[str]:
-        """Operations whose loss verification reports by name; on an honest store no loss is excused."""
-        return [] if self.honest else [problem.op for problem in found.problems if problem.op]
+        """Operations whose loss verification tells: by name, by place, or because the log itself was overwritten."""
+        if self.honest or self.loses_nothing:
+            return []
+        if len(self.ledger.logs) > 1 and found.problems:
+            return list(self.ledger.operations)
+        ops = {problem.op for problem in found.problems}
+        places = {problem.position for problem in found.problems if problem.fault == "receipt"}
+        operations = self.ledger.operations.values()
+        return [one.op for one in operations if one.op in ops or any(at in places for at, _ in one.acks)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from siltstone.testing.sim.agents import Collector, Reader, Writer
 from siltstone.testing.sim.epochs import EpochWriter
+from siltstone.testing.sim.faults import Faults
 from siltstone.testing.sim.registry import SimService
 from siltstone.testing.sim.scenario import Scenario
+from siltstone.testing.sim.store import Lie, SimBucket
 from siltstone.testing.sim.world import World
 
 TRUSTS_MS = (0, 0, 300, 2000, 20_000)
+LIES: tuple[Lie, ...] = ("", "always", "gateway")
 
 
 class ManyWriters(Scenario):
@@ -27,6 +28,21 @@ class ManyWriters(Scenario):
         Reader(self, "reader", draw.randint(2, 5)).employ()
 
 
+class Reruns(ManyWriters):
+    """Answers are lost and effects come late, just when their writers look for them and try again."""
+
+    name = "reruns"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.patience_s = 0.0
+
+    def faults(self) -> Faults:
+        weights = {"late": 3.0, "lost": 1.0, "die_under_way": 1.0}
+        late_s = self.world.latency * self.world.between(5, 100)
+        return Faults(rate=0.5, weights=weights, late_s=late_s, burst=self.world.random.choice((0.5, 0.9)))
+
+
 class Truncated(Scenario):
     """Writers who may stall for long while collectors remove the beginning of the log."""
 
@@ -37,6 +53,7 @@ class Truncated(Scenario):
         draw = world.random
         self.trust_ms = draw.choice(TRUSTS_MS)
         self.guard = "witness" if draw.random() < 0.15 else "receipt"
+        self.holding = draw.choice((0.2, 0.9))
         self.pause_s = draw.choice((0.0, 2.0, 30.0))
         self.collector_pause_s = world.between(0.5, 60)
         self.reader_pause_s = world.between(0.5, 60)
@@ -48,6 +65,24 @@ class Truncated(Scenario):
         for number in range(draw.choice((1, 1, 2))):
             Collector(self, f"gc{number}", draw.randint(3, 7)).employ()
         Reader(self, "reader", draw.randint(2, 4)).employ()
+
+
+class Latecomers(Truncated):
+    """Writers who hold on to old marks, and whose requests take longer than the log keeps their places."""
+
+    name = "latecomers"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.trust_ms = world.random.choice((0, 0, 300))
+        self.holding = 0.95
+        self.pause_s = world.random.choice((2.0, 20.0))
+        self.collector_pause_s = world.between(0.3, 5)
+
+    def faults(self) -> Faults:
+        draw = self.world.random
+        weights = {"slow": 4.0, "stall": 1.0, "late": draw.choice((0.0, 1.0)), "die_under_way": draw.choice((0.0, 0.3))}
+        return Faults(rate=draw.choice((0.2, 0.4)), weights=weights, late_s=60.0, stall_s=20.0)
 
 
 class Epochs(Scenario):
@@ -79,7 +114,7 @@ class External(Scenario):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         draw = world.random
-        self.service = SimService(world)
+        self.service = self.registry = SimService(world)
         self.trust_ms = draw.choice(TRUSTS_MS)
         self.pause_s = draw.choice((0.0, 0.0, 3.0))
         self.collector_pause_s = world.between(0.5, 60)
@@ -91,8 +126,99 @@ class External(Scenario):
         Reader(self, "reader", draw.randint(2, 4)).employ()
         if draw.random() < 0.4:
             Collector(self, "gc", draw.randint(2, 5)).employ()
-        if draw.random() < 0.3:
-            self._plan(lambda service: service.go_down(self.world.between(0.1, 10)))
+        if draw.random() < 0.4:
+            self.world.at(self.world.between(0.1, 20), lambda: self.registry.go_down(self.world.between(0.1, 10)))
 
 
-SCENARIOS: dict[str, type[Scenario]] = {s.name: s for s in (ManyWriters, Truncated, Epochs)}
+class Fork(External):
+    """An external commit store that keeps its word, on a store that does not."""
+
+    name = "fork"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.bucket = SimBucket(
+            world, known_good=False, lie=world.random.choice(LIES), page=self.bucket.page, cheap_probes=False
+        )
+
+
+class Forgetful(External):
+    """An external commit store that goes on with a stale copy, or with nothing, on an honest store."""
+
+    name = "forgetful"
+    honest = False
+    loses_nothing = True
+
+    def cast(self) -> None:
+        super().cast()
+        draw, world = self.world.random, self.world
+        when = 0.0
+        for _ in range(draw.randint(1, 3)):
+            copied = when + world.between(0.1, 10)
+            when = copied + world.between(0.05, 5)
+            world.at(copied, self.registry.copy)
+            world.at(when, self.registry.fail_over if draw.random() < 0.85 else self.registry.empty)
+
+
+class ForgetfulFork(Forgetful):
+    """As before, on a store that lies."""
+
+    name = "forgetful-fork"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.bucket = SimBucket(world, known_good=False, lie=world.random.choice(LIES), cheap_probes=False)
+
+
+class Lying(Scenario):
+    """A store that lies, at once or from some time on; witnesses are kept, and the writers may vanish."""
+
+    name = "lying"
+    honest = False
+    guard = "witness"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        draw = world.random
+        self.pause_s = draw.choice((0.0, 0.5))
+        self.bucket = SimBucket(
+            world,
+            lie=draw.choice(("always", "gateway")),
+            lie_from=draw.choice((0.0, world.between(0.2, 5))),
+            known_good=False,
+            cheap_probes=draw.random() < 0.5,
+        )
+
+    def cast(self) -> None:
+        draw = self.world.random
+        for number in range(draw.randint(2, 4)):
+            Writer(self, f"w{number}", draw.randint(1, 3)).employ(delay=draw.random() * 0.1)
+        Reader(self, "reader", 2).employ()
+
+
+class Receipts(Lying):
+    """A store that lies and no witnesses, but every receipt is checked in the end."""
+
+    name = "receipts"
+    guard = "receipt"
+    keeps_receipts = True
+    crashes = False
+    one_ack_a_place = False
+
+
+SCENARIOS: dict[str, type[Scenario]] = {
+    scenario.name: scenario
+    for scenario in (
+        ManyWriters,
+        Reruns,
+        Truncated,
+        Latecomers,
+        Epochs,
+        External,
+        Fork,
+        Forgetful,
+        ForgetfulFork,
+        Lying,
+        Receipts,
+    )
+}

@@ -222,7 +222,7 @@ class Process:
 
     def _misfortune(self, fault: str, turn: int, what: str, effect: Callable[[], Any], there: float) -> None:
         world = self.world
-        late = world.between(0.05, world.faults.late_s)
+        late = world.between(0.01, world.faults.late_s)
         if fault == "die_before":
             raise self._die()
         if fault == "die_under_way":
