@@ -8,7 +8,6 @@ import pytest
 
 from siltstone.check import check_commits, check_store
 from siltstone.commit.memory import MemoryRegistry, MemoryService
-from siltstone.commit.registry import Claim
 from siltstone.ids import SystemIds
 from siltstone.testing.s3server import Faults
 
@@ -115,7 +114,7 @@ def test_check_store__a_directory_that_is_a_file__error_of_the_library(cli, tmp_
 class Forgetful(MemoryRegistry):
     """Lets everyone win."""
 
-    def claim(self, claim: Claim):
+    def claim(self, claim):
         with self.service.lock:
             self.service.claims.setdefault(claim.scope, {})[claim.position] = claim
         return claim

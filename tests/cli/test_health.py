@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
+import sys
 import threading
 
 import pytest
 
+from damaged_logs import bodies, faults, fill
 from siltstone import paths
-from siltstone.commit.external import External
-from siltstone.commit.registry import Claim
-from siltstone.errors import CommitStoreBehindError, SplitHistoryError, UnsafeStoreError, WrongCommitStoreError
-from siltstone.format.frame import digest
+from siltstone.errors import UnsafeStoreError
 from siltstone.ids import SystemIds
 from siltstone.log import open_log
 from siltstone.verify import verify
@@ -21,23 +19,6 @@ LOG_KEYS = {
     "problems", "notes", "repaired",
 }  # fmt: skip
 PROBLEM_KEYS = {"fault", "detail", "position", "op", "object", "repairable"}
-
-
-def fill(uri, bodies, **options):
-    with open_log(uri, create=True, **options) as log:
-        return [log.add(body) for body in bodies]
-
-
-def bodies(uri, **options):
-    return [entry.body for entry in open_log(uri, **options).entries() if entry.kind == "data"]
-
-
-def faults(result):
-    return [(problem["fault"], problem["position"]) for log in result.json["logs"] for problem in log["problems"]]
-
-
-def key(position):
-    return f"log/{paths.entry('', position)}"
 
 
 class Damaged:
@@ -137,6 +118,17 @@ def test_verify__while_writers_work__no_false_alarm(s3):
             writer.join()
 
 
+def test_verify__long_log_on_a_terminal__progress_on_standard_error_only(cli, tmp_path, monkeypatch, capsys):
+    fill(tmp_path, [b"%d" % number for number in range(25)], sync=False)
+    monkeypatch.setattr(sys.modules["siltstone.verify.inspect"], "PROGRESS_EVERY", 10)
+    assert cli("verify", tmp_path).err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    result = cli("verify", tmp_path)
+    assert "log: 10 entries read\r" in result.err
+    assert "log: 20 entries read\r" in result.err
+    assert "entries read" not in result.out
+
+
 # -- a store that lies ---------------------------------------------------------------------------
 
 
@@ -187,8 +179,8 @@ def test_repair__middle_overwritten_on_a_lying_store__the_chain_gets_its_entry_b
 def test_repair__overwriting_entry_had_another_past__its_word_on_the_past_does_not_count(cli, lying):
     options = {"probe": False, "storage_options": lying.options}
     log, rival = (open_log(lying.uri, create=True, **options) for _ in range(2))
-    with pytest.raises(UnsafeStoreError):  # the rival's entry 0 stands for a moment
-        log.append(b"a0", after=log.start)
+    log.append(b"a0", after=log.start)
+    with pytest.raises(UnsafeStoreError):  # but its entry 0 stands for a moment
         rival.append(b"b0", after=rival.start)
     b0 = log.store.get(paths.entry("", 0))
     b_mark = log.read(b0, 0).end
@@ -215,6 +207,22 @@ def test_repair__lost_fence_on_a_lying_store__the_epoch_is_taken_again(cli, lyin
     assert cli("repair", lying.uri, *lying.words).code == 0
     with open_log(lying.uri, **options) as log:
         assert log.tip().epoch == 5
+    assert cli("verify", lying.uri, *lying.words).code == 0
+
+
+def test_repair__witnesses_contradict_the_newest_entry__writers_go_on_behind_an_abort_entry(cli, lying):
+    options = {"probe": False, "storage_options": lying.options}
+    first, second = (open_log(lying.uri, create=True, **options) for _ in range(2))
+    op = SystemIds().new()
+    first.append(b"x", after=first.start, op=op)
+    with pytest.raises(UnsafeStoreError):  # one operation, sent through two writers at once
+        second.append(b"x", after=second.start, op=op)
+    with pytest.raises(UnsafeStoreError):
+        open_log(lying.uri, **options).add(b"y")
+    assert faults(cli("verify", lying.uri, *lying.words, "--json")) == [("contested", 0)]
+    assert cli("repair", lying.uri, *lying.words).code == 0
+    open_log(lying.uri, **options).add(b"y")
+    assert bodies(lying.uri, **options) == [b"x", b"y"]
     assert cli("verify", lying.uri, *lying.words).code == 0
 
 
@@ -321,198 +329,3 @@ def test_verify__first_entry_of_another_log__named(cli, tmp_path):
     result = cli("verify", tmp_path / "one")
     assert result.code == 1
     assert "belongs to log" in result.out
-
-
-# -- commit stores -------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["create", "fork"])
-def decided(request, cli, tmp_path):
-    """A log whose places SQLite decides, on a directory (published by create) or a liar (published by fork)."""
-    if request.param == "create":
-        yield Decided(cli, str(tmp_path / "log"), [], {}, tmp_path / "claims.db")
-    else:
-        lying = request.getfixturevalue("lying")
-        options = {"storage_options": lying.options}
-        yield Decided(cli, lying.uri, lying.words, options, tmp_path / "claims.db")
-
-
-class Decided:
-    def __init__(self, cli, uri, words, options, database):
-        self._cli, self.uri, self._words, self.database = cli, uri, words, database
-        self.commits = f"sqlite://{database}"
-        self.options = options | {"commits": self.commits}
-        self.marks = fill(uri, [b"a", b"b", b"c"], **self.options)
-
-    def open(self):
-        return open_log(self.uri, **self.options)
-
-    def cli(self, verb, *words, commits=True):
-        return self._cli(verb, self.uri, *self._words, *(["--commits", self.commits] if commits else []), *words)
-
-    def sql(self, statement):
-        with sqlite3.connect(self.database) as connection:
-            connection.execute(statement)
-        connection.close()
-
-    def empty(self):
-        for file in self.database.parent.glob("claims.db*"):
-            file.unlink()
-
-    def claim_next(self, *, staged: bool):
-        """What a writer leaves that died between its claim and its publication."""
-        log = self.open()
-        tip = log.tip()
-        name = paths.staged("", tip.position, SystemIds().new())
-        data = log._encode(b"undelivered", tip, tip.epoch, SystemIds().new(), "data")
-        if staged:
-            log.store.put(name, data)
-        assert isinstance(log.commits, External)
-        claim = Claim(log.identity.log, tip.position, digest(data), tip.digest, name)
-        assert log.commits.registry.claim(claim) == claim
-
-    def bodies(self):
-        return bodies(self.uri, **self.options)
-
-    def check_goes_on(self, expected):
-        assert self.cli("verify").code == 0
-        fill(self.uri, [b"more"], **self.options)
-        assert self.bodies() == [*expected, b"more"]
-        assert self.cli("verify").code == 0
-
-
-def test_verify__with_its_commit_store__nothing_wrong(decided):
-    result = decided.cli("verify")
-    assert result.code == 0
-    assert "decided by sqlite" in result.out
-
-
-def test_verify__commit_store_not_given__checks_the_rest_and_says_so(decided):
-    result = decided.cli("verify", commits=False)
-    assert result.code == 0
-    assert "note: not compared with its commit store (sqlite at sqlite://" in result.out
-
-
-def test_repair__commit_store_not_given_but_needed__refused(decided, tmp_path):
-    log = decided.open()
-    log.store.delete([info.key for info in log.store.list(f"entries/{paths.digits(0)}")] or [paths.entry("", 0)])
-    result = decided.cli("repair", "--json", commits=False)
-    assert (result.code, result.json["error"]["kind"]) == (1, "wrong-commit-store")
-
-
-def test_repair__commit_store_emptied__refused_without_adopt_and_mended_with_it(decided):
-    decided.empty()
-    with pytest.raises(WrongCommitStoreError):
-        decided.open().add(b"d")
-    assert faults(decided.cli("verify", "--json")) == [("commit-store", None)]
-    refused = decided.cli("repair")
-    assert refused.code == 1
-    assert "siltstone repair --adopt" in refused.out
-    assert decided.cli("verify").code == 1
-    mended = decided.cli("repair", "--adopt")
-    assert mended.code == 0
-    assert "was given its former identity" in mended.out
-    assert "put 3 rows back" in mended.out
-    decided.check_goes_on([b"a", b"b", b"c"])
-
-
-def test_repair__commit_store_emptied_after_truncation__range_is_restored_too(decided):
-    decided.open().truncate(decided.marks[1])
-    decided.empty()
-    assert decided.cli("repair", "--adopt").code == 0
-    decided.check_goes_on([b"c"])
-
-
-def test_repair__another_commit_store_without_adopt__is_not_written_to(decided, tmp_path, cli):
-    other = tmp_path / "other.db"
-    decided.commits = f"sqlite://{other}"
-    assert decided.cli("repair").code == 1
-    with sqlite3.connect(other) as connection:
-        [(rows,)] = connection.execute("SELECT count(*) FROM siltstone_claims WHERE scope <> ''").fetchall()
-    connection.close()
-    assert rows == 0
-
-
-def test_repair__newest_rows_lost__put_back(decided):
-    decided.sql("DELETE FROM siltstone_claims WHERE position >= 1")
-    with pytest.raises(CommitStoreBehindError):
-        decided.open().add(b"d")
-    result = decided.cli("verify", "--json")
-    assert (result.code, faults(result)) == (1, [("behind", 1)])
-    mended = decided.cli("repair")
-    assert mended.code == 0
-    assert "put 2 rows back" in mended.out
-    decided.check_goes_on([b"a", b"b", b"c"])
-
-
-def test_verify__writer_died_after_its_claim__a_note_and_the_next_one_publishes(decided):
-    decided.claim_next(staged=True)
-    result = decided.cli("verify")
-    assert result.code == 0
-    assert "note: entry 3 was decided" in result.out
-    decided.check_goes_on([b"a", b"b", b"c", b"undelivered"])
-
-
-def test_repair__decided_bytes_are_gone__place_is_closed_and_the_log_goes_on(decided):
-    decided.claim_next(staged=False)
-    result = decided.cli("verify", "--json")
-    assert (result.code, faults(result)) == (1, [("unpublished", 3)])
-    mended = decided.cli("repair")
-    assert mended.code == 0
-    assert "entry 3: closed with an abort entry" in mended.out
-    decided.check_goes_on([b"a", b"b", b"c"])
-
-
-def test_verify__commit_store_once_decided_for_another_entry__a_note(decided):
-    decided.sql(f"UPDATE siltstone_claims SET digest = '{'0' * 64}' WHERE position = 1 AND scope <> ''")
-    result = decided.cli("verify")
-    assert result.code == 0
-    assert "note: entry 1: sqlite://" in result.out
-    decided.check_goes_on([b"a", b"b", b"c"])
-
-
-def test_repair__restored_commit_store_decided_the_last_place_anew__stepped_past(decided):
-    decided.sql("DELETE FROM siltstone_claims WHERE position = 2")
-    log = decided.open()
-    rival = Claim(log.identity.log, 2, "0" * 64, decided.marks[1].digest, "nowhere")
-    assert log.commits.registry.claim(rival) == rival
-    with pytest.raises(CommitStoreBehindError):
-        decided.open().add(b"d")
-    assert faults(decided.cli("verify", "--json")) == [("commit-store", 2)]
-    mended = decided.cli("repair")
-    assert mended.code == 0
-    assert "entry 3: an abort entry" in mended.out
-    decided.check_goes_on([b"a", b"b", b"c"])
-
-
-@pytest.mark.parametrize("followed", [False, True])
-def test_repair__two_finals_on_a_liar__one_stays_and_the_other_is_appended_again(followed, cli, lying, tmp_path):
-    database = tmp_path / "claims.db"
-    decided = Decided(cli, lying.uri, lying.words, {"storage_options": lying.options}, database)
-    late = decided.open()
-    if not followed:
-        log = decided.open()
-        [third] = [info.key for info in log.store.list(f"entries/{paths.digits(2)}")]
-        log.store.delete([third])
-        decided.sql("DELETE FROM siltstone_claims WHERE position = 2")
-    # The commit store comes back from a backup that did not have the decision about entry 1.
-    decided.sql("DELETE FROM siltstone_claims WHERE position >= 1")
-    with pytest.raises(SplitHistoryError):
-        late.append(b"late", after=decided.marks[0])
-    result = decided.cli("verify", "--json")
-    assert result.code == 1
-    assert ("split", 1) in faults(result)
-    mended = decided.cli("repair")
-    found = decided.bodies()
-    # With a successor that names "b" the chain counts; else the commit store does, which says "late".
-    assert found == ([b"a", b"b", b"c", b"late"] if followed else [b"a", b"late", b"b"])
-    assert mended.code == 0
-    decided.check_goes_on(found)
-
-
-def test_verify__commit_store_does_not_answer__problem_that_names_it(cli, tmp_path, redis_server):
-    uri = f"redis://127.0.0.1:{redis_server.port}/0"
-    fill(tmp_path / "log", [b"a"], commits=uri + "?accept_weak_durability=true")
-    result = cli("verify", tmp_path / "log", "--commits", "redis://127.0.0.1:1/0?accept_weak_durability=true")
-    assert result.code == 1
-    assert "can't be compared with the log" in result.out

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Append as ordered; the exit code."""
-    orders = json.loads(sys.stdin.readline())
+    try:
+        _write(json.loads(sys.stdin.readline()))
+    except SiltstoneError as error:
+        _say(sys.stdout, {"failed": error.kind, "message": error.message})
+        return 1
+    return 0
+
+
+def _write(orders: Mapping[str, Any]) -> None:
     with open_log(
         orders["uri"],
         commits=orders["commits"] or None,
@@ -32,14 +40,9 @@ def main() -> int:
         ids = SystemIds()
         for number in range(orders["entries"]):
             body = json.dumps({"writer": orders["writer"], "number": number, "id": ids.new()}).encode()
-            try:
-                end = log.add(body)
-            except SiltstoneError as error:
-                _say(sys.stdout, {"failed": error.kind, "message": error.message})
-                return 1
+            end = log.add(body)
             _say(sys.stdout, {"position": end.position - 1, "digest": end.digest})
     _say(sys.stdout, {"done": orders["entries"]})
-    return 0
 
 
 def _say(stream: TextIO, fact: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
 
+GUARDS = {"receipt": "receipts", "witness": "witnesses"}
 _VERIFY = """\
 Walks every log below the URI: positions, chain, checksums, epochs, witnesses, and the commit store where one is
 given. Names what is missing, overwritten or lost, with its op id. Writes nothing. Exit code 1 for problems.
@@ -107,9 +108,11 @@ def _show(report: LogReport, output: Output) -> None:
     place = clean(f"{report.uri}/{report.root}".rstrip("/"))
     output.line(f"{output.paint('log', 'bold')} {place}")
     if report.log:
+        there = _count(report.entries, "entry", "entries")
+        extent = f", positions {report.floor} to {report.tip - 1}" if report.tip > report.floor else ""
         output.line(
-            f"  {_count(report.entries, 'entry', 'entries')} from {report.floor} to {report.tip}, "
-            f"epoch {report.epoch}, decided by {clean(report.decided_by)}, guarded by {report.guard}s"
+            f"  {there}{extent}, epoch {report.epoch}, "
+            f"decided by {clean(report.decided_by)}, guarded by {report.guard}s"
         )
     if report.dead:
         output.line(f"  {_count(report.dead, 'entry', 'entries')} of fenced writers, which readers pass over")

@@ -99,37 +99,45 @@ class Log(LogReader):
         """
         check_body(body)
         with self._writing():
-            if not op:
-                return self._add(body, epoch, self._env.ids.new(), self._tip or self._checked_tip())
-            return self._add_once(body, epoch, check_op(op))
+            if op:
+                return self._add_once(body, epoch, check_op(op))
+            op, mark, done = self._env.ids.new(), self._tip or self._checked_tip(), False
+            for _ in self._env.tries(most_s=CONFLICT_WAIT_MOST_S):
+                mark, done = self._rush(body, epoch, op, mark)
+                if done:
+                    return mark
+                mark = self._checked_tip(mark)
+            raise outcomes.crowded(op, mark, self._env.patience_s)
 
-    def _add_once(self, body: bytes, epoch: int | None, op: str) -> Mark:
-        """Add an operation that may be there already, or be under way to the place behind all that was read."""
-        found, mark = self._search(op)
-        if found is not None:
-            if self.identity.guard == "witness":  # whoever wrote it may not have come so far
-                self._witness(found, self.published(found.position))
-            return found.end
-        # After the log: what the floor passed in between is in the newer state.
-        folded = self._lookup(op) if self._lookup else None
-        return folded or self._add(body, epoch, op, self._checked(mark))
+    def _add_once(self, body: bytes, epoch: int | None, op: str, *, checked: bool = True) -> Mark:
+        """Add an operation that may be there, or be under way, or be run by another at this moment.
 
-    def _add(self, body: bytes, epoch: int | None, op: str, mark: Mark) -> Mark:
-        conflicts = 0
+        No place from the first one read up to the one won goes without a look for ``op``.
+        """
+        since: Mark | None = None
         for _ in self._env.tries(most_s=CONFLICT_WAIT_MOST_S):
-            for _ in range(CONFLICTS_BEFORE_LOOKING):
-                try:
-                    return self._append(body, mark, mark.epoch if epoch is None else epoch, op, "data")
-                except ConflictError as error:
-                    mark = _end_of(error)
-                    conflicts += 1
-            mark = self._checked_tip(mark)
-        raise ConflictError(
-            f"another writer was first {conflicts} times within {self._env.patience_s} s",
-            hint="try again; fewer writers, or batches of several changes, help",
-            end=mark,
-            op=op,
-        )
+            found, mark = self._search(op, since)
+            if found is not None:
+                if self.identity.guard == "witness":  # whoever wrote it may not have come so far
+                    self._witness(found, self.published(found.position))
+                return found.end
+            # After the log: what the floor passed in between is in the newer state.
+            folded = self._lookup(op) if self._lookup else None
+            if folded is not None:
+                return folded
+            since, done = self._rush(body, epoch, op, self._checked(mark) if checked else mark)
+            if done:
+                return since
+        raise outcomes.crowded(op, since or self.start, self._env.patience_s)
+
+    def _rush(self, body: bytes, epoch: int | None, op: str, mark: Mark) -> tuple[Mark, bool]:
+        """Try the places right behind ``mark``; the mark behind one's own entry and True, or behind the others'."""
+        for _ in range(CONFLICTS_BEFORE_LOOKING):
+            try:
+                return self._append(body, mark, mark.epoch if epoch is None else epoch, op, "data"), True
+            except ConflictError as error:
+                mark = _end_of(error)
+        return mark, False
 
     def _append(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind) -> Mark:
         if after.epoch > epoch:
@@ -301,49 +309,10 @@ class Log(LogReader):
         self._tip = mark
         return mark
 
-    def find(self, op: str, *, since: Mark | None = None) -> Entry | None:
-        """The entry of an operation, looked for behind ``since`` (from the floor without it)."""
-        return self._search(check_op(op), since)[0]
-
-    def _search(self, op: str, since: Mark | None = None) -> tuple[Entry | None, Mark]:
-        """The entry of an operation, and the mark behind the last entry that was looked at."""
-        for _ in self._env.tries():
-            try:
-                return self._scan(op, since)
-            except TruncatedError:
-                if since is not None:
-                    raise
-        raise UnavailableError(f"the log was truncated all the time while it was read ({self._env.patience_s} s)")
-
-    def _scan(self, op: str, since: Mark | None) -> tuple[Entry | None, Mark]:
-        mark = since
-        for entry in self.entries(since):
-            if entry.op == op and not entry.dead:
-                return entry, entry.end
-            mark = entry.end
-        return None, mark or self.first()
-
     def restore(self, entry: Entry) -> Mark:
         """Append a lost operation again, once; ``repair`` uses it, past witnesses that contradict the tip."""
         with self._writing():
-            found, mark = self._search(entry.op)
-            return found.end if found is not None else self._add(entry.body, None, entry.op, mark)
-
-    def check_receipt(self, receipt: Mark) -> None:
-        """Raise where an acknowledged entry is no longer what it was; ``receipt`` is what ``append`` returned."""
-        position = receipt.position - 1
-        data = self.published(position) if position >= 0 else None
-        if position < 0 or (data is not None and digest(data) == receipt.digest):
-            return
-        if position < self.first().position:
-            return
-        if data is None:
-            raise self.lost(position, "it was acknowledged")
-        raise UnsafeStoreError(
-            f"{self.store.uri} replaced entry {position}, which was acknowledged",
-            hint="run `siltstone verify`, and give the log a commit store",
-            position=position,
-        )
+            return self._add_once(entry.body, None, entry.op, checked=False)
 
     # -- clean-up --------------------------------------------------------------------------------
 

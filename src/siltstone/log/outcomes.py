@@ -19,7 +19,7 @@ from siltstone.ids import is_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.log.marks import Entry
+    from siltstone.log.marks import Entry, Mark
 
 LOOK_FIRST = "look the op id up before running the operation again"
 
@@ -30,6 +30,16 @@ def taken(entry: Entry, op: str) -> ConflictError:
         f"entry {entry.position} was taken by {entry.writer or 'another writer'}",
         hint="read what landed, then append behind it",
         end=entry.end,
+        op=op,
+    )
+
+
+def crowded(op: str, end: Mark, patience_s: float) -> ConflictError:
+    """Others were first all the time."""
+    return ConflictError(
+        f"other writers were first all the time for {patience_s} s",
+        hint="try again; fewer writers, or batches of several changes, help",
+        end=end,
         op=op,
     )
 

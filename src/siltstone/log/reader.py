@@ -23,9 +23,12 @@ from siltstone.errors import (
     SplitHistoryError,
     TruncatedError,
     UnavailableError,
+    UnsafeStoreError,
 )
+from siltstone.format.frame import digest
 from siltstone.format.records import Floor, Identity, decode_floor, decode_hint
 from siltstone.log.marks import Entry, Mark, check_follows, read_entry
+from siltstone.log.outcomes import check_op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -280,7 +283,8 @@ class LogReader:
         """Entries behind ``after`` (from the floor without it) up to ``until`` (the tip without it), chain checked."""
         whole = after is None and until is None
         after = self.first() if after is None else after
-        end = self.tip(after) if until is None else until
+        # A whole log is long: its end is looked for at once, not entry by entry.
+        end = until if until is not None else self.tip(self._ahead(after) if whole else after)
         if whole:
             self._look_past(end)
         mark, highest = after, after.epoch
@@ -312,14 +316,16 @@ class LogReader:
         return entries
 
     def _check_not_passed(self, position: int) -> None:
-        """Raise TruncatedError where the floor passed a position: a latecomer's entry there is no fault of the store."""
+        """Raise TruncatedError where the floor passed: a latecomer's entry there is no fault of the store."""
         self.floors()
         if position < self._floor:
             raise self._truncated(position)
 
     def _gone(self, position: int) -> SiltstoneError:
         self.floors()
-        return self._truncated(position) if position < self._floor else self.lost(position, "entries behind it are there")
+        return (
+            self._truncated(position) if position < self._floor else self.lost(position, "entries behind it are there")
+        )
 
     def _truncated(self, position: int) -> TruncatedError:
         return TruncatedError(
@@ -327,6 +333,45 @@ class LogReader:
             hint="read from the floor on",
             position=position,
             floor=self._floor,
+        )
+
+    # -- looking things up -----------------------------------------------------------------------
+
+    def find(self, op: str, *, since: Mark | None = None) -> Entry | None:
+        """The entry of an operation, looked for behind ``since`` (from the floor without it)."""
+        return self._search(check_op(op), since)[0]
+
+    def _search(self, op: str, since: Mark | None = None) -> tuple[Entry | None, Mark]:
+        """The entry of an operation, and the mark behind the last entry that was looked at."""
+        for _ in self._env.tries():
+            try:
+                return self._scan(op, since)
+            except TruncatedError:  # look from the floor on; what it passed is in the state that ``lookup`` asks
+                since = None
+        raise UnavailableError(f"the log was truncated all the time while it was read ({self._env.patience_s} s)")
+
+    def _scan(self, op: str, since: Mark | None) -> tuple[Entry | None, Mark]:
+        mark = since
+        for entry in self.entries(since):
+            if entry.op == op and not entry.dead:
+                return entry, entry.end
+            mark = entry.end
+        return None, mark or self.first()
+
+    def check_receipt(self, receipt: Mark) -> None:
+        """Raise where an acknowledged entry is no longer what it was; ``receipt`` is what ``append`` returned."""
+        position = receipt.position - 1
+        data = self.published(position) if position >= 0 else None
+        if position < 0 or (data is not None and digest(data) == receipt.digest):
+            return
+        if position < self.first().position:
+            return
+        if data is None:
+            raise self.lost(position, "it was acknowledged")
+        raise UnsafeStoreError(
+            f"{self.store.uri} replaced entry {position}, which was acknowledged",
+            hint="run `siltstone verify`, and give the log a commit store",
+            position=position,
         )
 
 

@@ -180,9 +180,10 @@ class Reader(Agent):
 class Collector(Agent):
     """Folds entries into state that carries their op ids, then truncates the log."""
 
-    def __init__(self, scenario: Scenario, name: str, count: int) -> None:
+    def __init__(self, scenario: Scenario, name: str, count: int, *, keep: int = 2) -> None:
         super().__init__(scenario, name)
         self.left = count
+        self.keep = keep  # entries that stay in the log at most
 
     def live(self, process: Process) -> None:
         log = self.open(process)
@@ -193,7 +194,7 @@ class Collector(Agent):
                 fold = read_fold(log.store) or Fold(log.start, {})
                 entries = list(log.entries(fold.end))
                 keep = self.world.random.choice((0, 0, 0, 1, 2))
-                collect(log, fold, entries[: len(entries) - keep])
+                collect(log, fold, entries[: len(entries) - min(keep, self.keep)])
             except ALARMS as error:
                 self.ledger.alarm(error)
                 return

@@ -50,13 +50,14 @@ class Faults:
     late_s: float = 60.0
     stall_s: float = 60.0
     left: int = FAULTS_MAX
+    spared: tuple[Kind, ...] = ()
     burst: float = 0.0  # how often one failure is followed by another of its kind
     _last: str = ""
     _choices: dict[Kind, tuple[list[str], list[float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for kind, names in KINDS.items():
-            known = [name for name in names if self.weights.get(name)]
+            known = [name for name in names if self.weights.get(name) and kind not in self.spared]
             self._choices[kind] = (known, list(itertools.accumulate(self.weights[name] for name in known)))
 
     def draw(self, kind: Kind, world: World) -> str:

@@ -187,6 +187,21 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "what the state says of a folded operation is reported as a failure where it can't be asked",
+        "truncated",
+        (change(f"{LOG}._folded", "raise outcomes.passed(op, position, self._floor) from error", "raise"),),
+    ),
+    Mistake(
+        "the tip is looked for from a mark that the floor has passed",
+        "latecomers",
+        (change(f"{READER}.tip", "if floors and floors[-1].position > sure:", "if floors and floors[-1].position > mark.position:"),),
+    ),
+    Mistake(
+        "a latecomer's entry below the floor is taken for corruption",
+        "latecomers",
+        (change(f"{READER}._check_not_passed", "if position < self._floor:", "if False:"),),
+    ),
+    Mistake(
         "the tip is the last entry that a listing shows",
         "truncated",
         (

@@ -1,12 +1,20 @@
-"""One seed, from beginning to verdict."""
+"""One seed, from beginning to verdict; or many, in several processes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import multiprocessing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from siltstone.errors import InvalidInputError
 from siltstone.testing.sim.scenarios import SCENARIOS
 from siltstone.testing.sim.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK = 50  # seeds that a process is given at once
 
 
 @dataclass(frozen=True)
@@ -42,3 +50,18 @@ def run_seed(seed: int, scenario: str | None = None) -> Outcome:
         return Outcome(seed, name, violations, world.trace_hash(), counters, world.now, tuple(world.trace))
     finally:
         world.close()
+
+
+def run_seeds(seeds: range, scenario: str | None = None, *, jobs: int = 1) -> Iterator[Outcome]:
+    """Play many seeds, in order; the outcomes carry no trace, since ``run_seed`` makes the same one again."""
+    play = partial(_run_briefly, scenario=scenario)
+    if jobs == 1:
+        yield from map(play, seeds)
+        return
+    # Spawned, not forked: a child must not inherit anything that a seed could depend on.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(play, seeds, chunksize=CHUNK)
+
+
+def _run_briefly(seed: int, scenario: str | None) -> Outcome:
+    return replace(run_seed(seed, scenario), trace=())

@@ -76,13 +76,20 @@ class Latecomers(Truncated):
         super().__init__(world)
         self.trust_ms = world.random.choice((0, 0, 300))
         self.holding = 0.95
-        self.pause_s = world.random.choice((2.0, 20.0))
-        self.collector_pause_s = world.between(0.3, 5)
+        self.pause_s = world.random.choice((5.0, 20.0))
+        self.collector_pause_s = 2.0
+
+    def cast(self) -> None:
+        draw = self.world.random
+        for number in range(3):
+            Writer(self, f"w{number}", draw.randint(3, 6)).employ(delay=draw.random() * 0.1)
+        Collector(self, "gc", 20, keep=0).employ()
+        Reader(self, "reader", 2).employ()
 
     def faults(self) -> Faults:
         draw = self.world.random
         weights = {"slow": 4.0, "stall": 1.0, "late": draw.choice((0.0, 1.0)), "die_under_way": draw.choice((0.0, 0.3))}
-        return Faults(rate=draw.choice((0.2, 0.4)), weights=weights, late_s=60.0, stall_s=20.0)
+        return Faults(rate=0.5, weights=weights, late_s=60.0, stall_s=20.0, spared=("write",))
 
 
 class Epochs(Scenario):
