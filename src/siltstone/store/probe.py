@@ -64,8 +64,8 @@ def probe(store: Store, *, env: Env = REAL, rounds: int = ROUNDS, writers: int =
 
     Raises PermissionDeniedError, UnavailableError or InvalidInputError where it can't be tried at all.
     """
-    prefix = f"{paths.PROBE}/{env.ids.new()}"
-    keys = [f"{prefix}/twice", *(f"{prefix}/race{n}" for n in range(rounds))]
+    prefix = f"{paths.PROBE}/{env.ids.new()}"  # one directory for all probes: on a disk an empty one stays
+    keys = [f"{prefix}-twice", *(f"{prefix}-race{n}" for n in range(rounds))]
     try:
         findings = [_read_back(store, keys[0]), _create_twice(store, keys[0])]
         findings += [_race(store, key, number, writers) for number, key in enumerate(keys[1:])]
@@ -144,13 +144,17 @@ def _race(store: Store, key: str, number: int, writers: int) -> Finding:
 
 
 def _listing(store: Store, prefix: str, keys: list[str]) -> Finding:
-    found = [info.key for info in store.list(prefix)]
+    found = _listed(store, prefix)
     ok = found == sorted(keys)
     detail = "listings see what was written" if ok else f"a listing shows {len(found)} of {len(keys)} new objects"
     return Finding("list after write", ok, detail)
 
 
+def _listed(store: Store, prefix: str) -> list[str]:
+    return [info.key for info in store.list(paths.PROBE) if info.key.startswith(prefix)]
+
+
 def _deleted(store: Store, prefix: str) -> Finding:
-    left = sum(1 for _ in store.list(prefix))
+    left = len(_listed(store, prefix))
     detail = "deleted objects are gone" if not left else f"{left} deleted objects are still listed"
     return Finding("delete", not left, detail)

@@ -116,12 +116,13 @@ class Writer(Agent):
                     operation.trying = False
                     return False
             elif not operation.doubt and draw < self.scenario.holding:
-                end = log.append(op.encode(), after=self.mark or log.tip(), op=op)
+                held = self.mark if self.world.random.random() < 0.5 else None
+                end = log.append(op.encode(), after=held or log.tip(self.mark), op=op)
             else:
                 end = log.add(op.encode(), op=op)
         except SiltstoneError as error:
-            held = error.facts.get("end")
-            self.mark = held if isinstance(held, Mark) else None
+            behind = error.facts.get("end")
+            self.mark = behind if isinstance(behind, Mark) else self.mark
             told = self.ledger.told(op, error)
             return told == "failed" and self.world.random.random() < 0.5
         self.ledger.acknowledged(op, end)

@@ -188,7 +188,7 @@ MISTAKES = (
     ),
     Mistake(
         "what the state says of a folded operation is reported as a failure where it can't be asked",
-        "truncated",
+        "latecomers",
         (change(f"{LOG}._folded", "raise outcomes.passed(op, position, self._floor) from error", "raise"),),
     ),
     Mistake(

@@ -89,7 +89,8 @@ class Latecomers(Truncated):
     def faults(self) -> Faults:
         draw = self.world.random
         weights = {"slow": 4.0, "stall": 1.0, "late": draw.choice((0.0, 1.0)), "die_under_way": draw.choice((0.0, 0.3))}
-        return Faults(rate=0.5, weights=weights, late_s=60.0, stall_s=20.0, spared=("write",))
+        weights["refused"] = draw.choice((0.0, 2.0))
+        return Faults(rate=0.5, read_rate=0.05, weights=weights, late_s=60.0, stall_s=20.0, spared=("write",))
 
 
 class Epochs(Scenario):
