@@ -68,11 +68,17 @@ def check_key(key: str) -> str:
 
 def check_prefix(prefix: str) -> str:
     """Return a listing prefix without its closing slash; the empty one is the root."""
+    if type(prefix) is not str:
+        raise InvalidInputError(f"a prefix must be a string, got {type(prefix).__name__}")
     return check_key(prefix.removesuffix("/")) if prefix else ""
 
 
 def check_root(root: str) -> str:
     """A log's root inside its store: empty, or a safe key that ends in a slash."""
+    if type(root) is not str:
+        raise InvalidInputError(
+            f"root must be a string, got {type(root).__name__}", hint="name a path inside the store"
+        )
     if root == "":
         return ""
     return check_key(root.removesuffix("/")) + "/"

@@ -96,8 +96,14 @@ def encode_entry(header: Header, body: bytes) -> bytes:
 def decode_entry(data: bytes, *, name: str) -> tuple[Header, bytes]:
     """An entry's header and body."""
     raw, body = frame.unwrap(data, name=name)
-    _check_format(raw, name)
-    return _decode(raw, Header, name), body
+    try:
+        header = msgspec.json.decode(raw, type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        _check_format(raw, name)  # a newer format may well be unreadable
+        return _decode(raw, Header, name), body
+    if header.format > FORMAT or header.requires:
+        _check_format(raw, name)
+    return header, body
 
 
 def encode_floor(floor: Floor) -> bytes:

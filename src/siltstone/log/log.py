@@ -31,8 +31,8 @@ from siltstone.errors import (
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, Hint, Identity, encode_entry, encode_hint
 from siltstone.log import outcomes
+from siltstone.log.arguments import check_body, check_epoch, check_home, check_mark, check_op
 from siltstone.log.marks import Entry, Mark
-from siltstone.log.outcomes import check_body, check_op
 from siltstone.log.reader import LogReader
 from siltstone.log.truncate import Truncation, truncate
 
@@ -88,8 +88,13 @@ class Log(LogReader):
         FencedError (one of a higher epoch is), CommitUnknownError (not known; look ``op`` up).
         """
         check_body(body)
+        check_mark(after, "after")
+        check_epoch(epoch)
+        op = self._env.ids.new() if op == "" else check_op(op)
         with self._writing():
-            return self._append(body, after, after.epoch if epoch is None else epoch, op or self._env.ids.new(), "data")
+            if after != self._tip:
+                check_home(self, after)
+            return self._append(body, after, after.epoch if epoch is None else epoch, op, "data")
 
     def add(self, body: bytes, *, epoch: int | None = None, op: str = "") -> Mark:
         """Add an entry wherever the log ends, behind whatever gets there first.
@@ -98,8 +103,9 @@ class Log(LogReader):
         mark behind its entry is returned. Raises ConflictError only when patience ran out.
         """
         check_body(body)
+        check_epoch(epoch)
         with self._writing():
-            if op:
+            if op != "":
                 return self._add_once(body, epoch, check_op(op))
             op, mark, done = self._env.ids.new(), self._tip or self._checked_tip(), False
             for _ in self._env.tries(most_s=CONFLICT_WAIT_MOST_S):
@@ -272,6 +278,7 @@ class Log(LogReader):
         ``confirm`` is asked afterwards whether the epoch is still the caller's. Raises FencedError where
         another writer has that epoch or a higher one.
         """
+        check_epoch(epoch)
         with self._writing():
             mark = self._checked_tip(self._tip)
             op = self._env.ids.new()
@@ -321,6 +328,7 @@ class Log(LogReader):
 
         Entries stay for twice the log's ``trust_ms`` after the floor passed them; a later call removes them.
         """
+        check_mark(until, "until")
         with self._writing():
             done = truncate(self, until)
             self._floor = max(self._floor, done.floor)

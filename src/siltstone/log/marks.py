@@ -6,12 +6,16 @@ one goes. The mark of an empty log is position 0 with the digest of the log's id
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from siltstone.errors import CorruptionError
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, Kind, decode_entry
+
+NUMBER_MAX = 2**63 - 1
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Mark(NamedTuple):
@@ -42,6 +46,11 @@ class Entry:
     def end(self) -> Mark:
         """The mark right behind this entry."""
         return Mark(self.position + 1, self.epoch, self.digest)
+
+
+def is_digest(text: object) -> bool:
+    """Whether ``text`` has the shape of a digest."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 def read_entry(data: bytes, *, log: str, position: int, name: str) -> Entry:

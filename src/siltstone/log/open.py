@@ -69,6 +69,7 @@ def open_log(
     data; pass ``commits``), PermissionDeniedError, UnavailableError, InvalidInputError.
     """
     _check_options(guard, trust_ms, writer)
+    _check_surroundings(commits, lookup, env, flags={"create": create, "probe": probe, "sync": sync})
     store = open_store(uri, storage_options, sync=sync)
     root = paths.check_root(root)
     registry = open_registry(commits) if isinstance(commits, str) else commits
@@ -186,8 +187,22 @@ def _check_options(guard: object, trust_ms: object, writer: object) -> None:
         raise InvalidInputError(f"guard must be 'auto', 'receipt' or 'witness', got {guard!a}")
     if type(trust_ms) is not int or not 0 <= trust_ms <= TRUST_MS_MAX:
         raise InvalidInputError(f"trust_ms must be a whole number from 0 to {TRUST_MS_MAX}, got {trust_ms!a}")
-    if not isinstance(writer, str) or len(writer) > WRITER_CHARACTERS_MAX:
-        raise InvalidInputError(f"writer must be a string of at most {WRITER_CHARACTERS_MAX} characters")
+    if not isinstance(writer, str) or len(writer) > WRITER_CHARACTERS_MAX or not writer.isprintable():
+        raise InvalidInputError(f"writer must be a string of at most {WRITER_CHARACTERS_MAX} printable characters")
+
+
+def _check_surroundings(commits: object, lookup: object, env: object, *, flags: Mapping[str, object]) -> None:
+    if commits is not None and not isinstance(commits, str) and not hasattr(commits, "claim"):
+        raise InvalidInputError(
+            f"commits must be a URI or a Registry, got {type(commits).__name__}", hint="such as sqlite:///claims.db"
+        )
+    if lookup is not None and not callable(lookup):
+        raise InvalidInputError(f"lookup must be a callable, got {type(lookup).__name__}")
+    if not isinstance(env, Env):
+        raise InvalidInputError(f"env must be an Env, got {type(env).__name__}")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise InvalidInputError(f"{name} must be True or False, got {flag!a}")
 
 
 class NoRegistry:

@@ -1,4 +1,4 @@
-"""What a caller of a log is told when an entry was not acknowledged, and the checks before one is tried."""
+"""What a caller of a log is told when an entry was not acknowledged."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from siltstone.errors import (
     CommitUnknownError,
     ConflictError,
     FencedError,
-    InvalidInputError,
-    LimitExceededError,
     SiltstoneError,
     UnsafeStoreError,
 )
-from siltstone.format.records import BODY_BYTES_MAX
-from siltstone.ids import is_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.log.marks import Entry, Mark
+    from siltstone.log.marks import Entry
 
 LOOK_FIRST = "look the op id up before running the operation again"
 
@@ -87,18 +83,3 @@ def not_alone(uri: str, entry: Entry, others: Sequence[str]) -> UnsafeStoreError
         position=entry.position,
         others=tuple(others),
     )
-
-
-def check_body(body: object) -> None:
-    """Raise unless ``body`` can be an entry's body."""
-    if not isinstance(body, bytes):
-        raise InvalidInputError(f"an entry's body must be bytes, got {type(body).__name__}")
-    if len(body) > BODY_BYTES_MAX:
-        raise LimitExceededError(f"a body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}")
-
-
-def check_op(op: str) -> str:
-    """Return ``op`` if it is an op id."""
-    if not is_id(op):
-        raise InvalidInputError(f"op must be 32 lower-case hex digits, got {op!a}")
-    return op

@@ -27,8 +27,8 @@ from siltstone.errors import (
 )
 from siltstone.format.frame import digest
 from siltstone.format.records import Floor, Identity, decode_floor, decode_hint
+from siltstone.log.arguments import check_mark, check_op
 from siltstone.log.marks import Entry, Mark, check_follows, read_entry
-from siltstone.log.outcomes import check_op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,9 +138,13 @@ class LogReader:
 
     def tip(self, since: Mark | None = None) -> Mark:
         """The mark behind the last entry, looked for from ``since`` on (from the hint without it)."""
+        if since is not None:
+            check_mark(since, "since")
         mark = self._hinted() if since is None else since
         sure = self._floor if since is None else mark.position  # nothing from here on was truncated when it was read
         steps = 1 if since is None else STEPS
+        if since is None and not self.cheap_probes:
+            mark = self._ahead(mark)  # one listing shows the end, and any hole on the way
         for _ in range(CHASES_MAX):
             data = self.commits.decided(self.place(mark))
             entry = None if data is None else self.read(data, mark.position)
@@ -201,13 +205,9 @@ class LogReader:
 
     def _look_past(self, end: Mark) -> None:
         """Raise where entries lie behind the end: an entry that was lost looks like the end of the log."""
-        if self.cheap_probes:
-            behind = (end.position + distance for distance in LOOKS_PAST)
-            seen = next((position for position in behind if self._exists(position)), None)
-        else:
-            parsed = (paths.parse_entry(self.root, info.key) for info in self._listed(end.position))
-            seen = next((found[0] for found in parsed if found is not None and found[0] > end.position), None)
-        if seen is not None:
+        behind = (end.position + distance for distance in LOOKS_PAST) if self.cheap_probes else iter(())
+        seen = next((position for position in behind if self._exists(position)), None)
+        if seen is not None:  # where listings are used, they have shown it
             self._check_gap(end.position, seen)
 
     def _exists(self, position: int) -> bool:
@@ -281,6 +281,9 @@ class LogReader:
 
     def entries(self, after: Mark | None = None, *, until: Mark | None = None) -> Iterator[Entry]:
         """Entries behind ``after`` (from the floor without it) up to ``until`` (the tip without it), chain checked."""
+        for mark, name in ((after, "after"), (until, "until")):
+            if mark is not None:
+                check_mark(mark, name)
         whole = after is None and until is None
         after = self.first() if after is None else after
         # A whole log is long: its end is looked for at once, not entry by entry.
@@ -360,6 +363,7 @@ class LogReader:
 
     def check_receipt(self, receipt: Mark) -> None:
         """Raise where an acknowledged entry is no longer what it was; ``receipt`` is what ``append`` returned."""
+        check_mark(receipt, "receipt")
         position = receipt.position - 1
         data = self.published(position) if position >= 0 else None
         if position < 0 or (data is not None and digest(data) == receipt.digest):

@@ -34,10 +34,14 @@ def _range(text: str) -> range:
 
 
 def _show(outcome: Outcome) -> None:
-    print("\n".join(outcome.trace))
-    print(f"seed {outcome.seed}, scenario {outcome.scenario}, trace {outcome.trace_hash}")
-    for violation in outcome.violations:
-        print(f"VIOLATION {violation}")
+    _say(*outcome.trace)
+    _say(f"seed {outcome.seed}, scenario {outcome.scenario}, trace {outcome.trace_hash}")
+    _say(*(f"VIOLATION {violation}" for violation in outcome.violations))
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,9 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         totals.update(outcome.counters)
         if number % PROGRESS_EVERY == 0 or number == len(seeds):
-            print(f"{number} seeds in {time.monotonic() - began:.1f} s, none failed", flush=True)
+            _say(f"{number} seeds in {time.monotonic() - began:.1f} s, none failed")
     count = max(len(seeds), 1)
-    print(", ".join(f"{name} {total / count:.2f}" for name, total in sorted(totals.items())), "(on average)")
+    _say("on average: " + ", ".join(f"{name} {total / count:.2f}" for name, total in sorted(totals.items())))
     return 0
 
 

@@ -110,7 +110,7 @@ class Writer(Agent):
         operation = self.ledger.trying(op)
         draw = self.world.random.random()
         try:
-            if operation.doubt and draw < 0.3 and self.scenario.honest:  # elsewhere only adding it again leaves a witness
+            if operation.doubt and draw < self.scenario.looking_up:
                 end = self._look_up(log, op)
                 if end is None:
                     operation.trying = False

@@ -93,7 +93,9 @@ class Reign:
         self.entries = list(self.log.entries(start, until=mark)) if start.position < mark.position else []
         self.known = list(self.folded.ops) if self.folded else []
         self.known += [entry.op for entry in self.entries if entry.kind == "data" and not entry.dead]
-        self.ledger.read(self.entries, began_with=min(began_with, mark.position), end=max(start.position, mark.position))
+        self.ledger.read(
+            self.entries, began_with=min(began_with, mark.position), end=max(start.position, mark.position)
+        )
 
     def _end_of(self, op: str) -> Mark:
         found = next((entry.end for entry in self.entries if entry.op == op), None)

@@ -13,6 +13,7 @@ silently: verification names it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -154,7 +155,7 @@ class Ledger:
 
     def check_chain(self, entries: Sequence[Entry]) -> None:
         """Whether what a reader was shown hangs together, also where the store lies."""
-        for one, two in zip(entries, entries[1:], strict=False):
+        for one, two in itertools.pairwise(entries):
             if two.prev != one.digest or two.position != one.position + 1:
                 self.violation(f"a reader was shown entry {two.position}, which does not follow entry {one.position}")
 

@@ -194,12 +194,13 @@ MISTAKES = (
     Mistake(
         "the tip is looked for from a mark that the floor has passed",
         "latecomers",
-        (change(f"{READER}.tip", "if floors and floors[-1].position > sure:", "if floors and floors[-1].position > mark.position:"),),
-    ),
-    Mistake(
-        "a latecomer's entry below the floor is taken for corruption",
-        "latecomers",
-        (change(f"{READER}._check_not_passed", "if position < self._floor:", "if False:"),),
+        (
+            change(
+                f"{READER}.tip",
+                "if floors and floors[-1].position > sure:",
+                "if floors and floors[-1].position > mark.position:",
+            ),
+        ),
     ),
     Mistake(
         "the tip is the last entry that a listing shows",
@@ -266,9 +267,7 @@ MISTAKES = (
     Mistake(
         "a claim is acknowledged before it is published",
         "forgetful",
-        (
-            change(f"{EXTERNAL}.decide", "published = self._publish(place, proposal)", "return proposal"),
-        ),
+        (change(f"{EXTERNAL}.decide", "published = self._publish(place, proposal)", "return proposal"),),
     ),
     Mistake(
         "publishing replaces what is there",

@@ -101,6 +101,9 @@ class SimRegistry:
     def truncate(self, scope: str, *, below: int, digest: str) -> None:
         self._ask("claim", f"truncate {below}", lambda: self._memory.truncate(scope, below=below, digest=digest))
 
+    def adopt(self, identity: str) -> None:
+        self._ask("claim", "adopt", lambda: self._memory.adopt(identity))
+
     def close(self) -> None:
         """Nothing is held."""
 

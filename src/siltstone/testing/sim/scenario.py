@@ -39,6 +39,7 @@ class Scenario:
     reader_pause_s = 5.0
     collector_pause_s = 5.0
     flushing = 0.0
+    looking_up = 0.3  # how often a writer only looks up what it is in doubt about
     holding = 0.3  # how often a writer appends behind the mark it holds, instead of looking for the tip
     guard: Guard = "receipt"
     trust_ms = 1000

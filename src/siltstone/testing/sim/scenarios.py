@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from siltstone.testing.sim.agents import Collector, Reader, Writer
 from siltstone.testing.sim.epochs import EpochWriter
 from siltstone.testing.sim.faults import Faults
 from siltstone.testing.sim.registry import SimService
 from siltstone.testing.sim.scenario import Scenario
 from siltstone.testing.sim.store import Lie, SimBucket
-from siltstone.testing.sim.world import World
+
+if TYPE_CHECKING:
+    from siltstone.log.open import Guard
+    from siltstone.testing.sim.world import World
 
 TRUSTS_MS = (0, 0, 300, 2000, 20_000)
 LIES: tuple[Lie, ...] = ("", "always", "gateway")
@@ -83,8 +88,8 @@ class Latecomers(Truncated):
         draw = self.world.random
         for number in range(3):
             Writer(self, f"w{number}", draw.randint(3, 6)).employ(delay=draw.random() * 0.1)
-        Collector(self, "gc", 20, keep=0).employ()
-        Reader(self, "reader", 2).employ()
+        Collector(self, "gc", 15, keep=draw.choice((0, 0, 1))).employ()
+        Reader(self, "reader", 6).employ()
 
     def faults(self) -> Faults:
         draw = self.world.random
@@ -183,7 +188,8 @@ class Lying(Scenario):
 
     name = "lying"
     honest = False
-    guard = "witness"
+    guard: Guard = "witness"
+    looking_up = 0.0  # only adding it again leaves a witness
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -208,7 +214,7 @@ class Receipts(Lying):
     """A store that lies and no witnesses, but every receipt is checked in the end."""
 
     name = "receipts"
-    guard = "receipt"
+    guard: Guard = "receipt"
     keeps_receipts = True
     crashes = False
     one_ack_a_place = False

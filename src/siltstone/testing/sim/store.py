@@ -6,6 +6,7 @@ show something between two states. A lying one breaks its word on ``create`` and
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from siltstone import paths
@@ -139,20 +140,20 @@ class SimStore(Store):
         start = paths.check_prefix(prefix)
         start = f"{start}/" if start else ""
         while True:
-            last = after
-            page = self._process.ask(
-                "read", f"list {short(start)}", lambda: self.bucket.objects.scan(start, last)[: self.bucket.page]
-            )
+            page = self._process.ask("read", f"list {short(start)}", partial(self._page, start, after))
             yield from page
             if len(page) < self.bucket.page:
                 return
             after = page[-1].key
 
+    def _page(self, start: str, after: str) -> Sequence[ObjectInfo]:
+        return self.bucket.objects.scan(start, after)[: self.bucket.page]
+
     def delete(self, keys: Iterable[str]) -> None:
         doomed = [paths.check_key(key) for key in keys]
         for start in range(0, len(doomed), self.bucket.delete_page):
             page = doomed[start : start + self.bucket.delete_page]
-            self._write(f"delete {len(page)} from {short(page[0])}", lambda page=page: self._remove(page))  # type: ignore[misc]
+            self._write(f"delete {len(page)} from {short(page[0])}", partial(self._remove, page))
 
     def _remove(self, keys: Sequence[str]) -> None:
         for key in keys:

@@ -39,6 +39,16 @@ T = TypeVar("T")
 YEAR_MS = 365 * 86_400_000
 EPOCH_MS = 1_700_000_000_000
 EVENTS_MAX = 60_000  # a world that goes on longer is stuck
+TIMEOUT_S = 0.5
+FAILURES: dict[str, type[SiltstoneError]] = {
+    "refused": UnavailableError,
+    "denied": PermissionDeniedError,
+    "lost": UnavailableError,
+    "late": UnavailableError,
+    "nobody": AlreadyExistsError,
+    "own": AlreadyExistsError,
+}
+UNDONE = ("refused", "denied", "nobody")
 
 
 class Killed(BaseException):
@@ -223,28 +233,13 @@ class Process:
     def _misfortune(self, fault: str, turn: int, what: str, effect: Callable[[], Any], there: float) -> None:
         world = self.world
         late = world.between(0.01, world.faults.late_s)
-        if fault == "die_before":
-            raise self._die()
-        if fault == "die_under_way":
-            world.at(late, lambda: self._land(0, what, effect))
-            raise self._die()
+        if fault in {"die_before", "die_under_way"}:
+            if fault == "die_under_way":
+                world.at(late, lambda: self._land(0, what, effect))
+            self.killed = True
+            raise Killed
         if fault == "die_after":
             world.at(there, lambda: self._land(0, what, effect, then=self.kill))
-        elif fault == "refused":
-            self._fail(turn, there, _no_answer(what))
-        elif fault == "denied":
-            self._fail(turn, there, PermissionDeniedError(f"{what}: credentials are expired"))
-        elif fault == "lost":
-            world.at(there, lambda: self._land(0, what, effect))
-            self._fail(turn, there + world.random.random(), _no_answer(what))
-        elif fault == "late":
-            world.at(late, lambda: self._land(0, what, effect))
-            self._fail(turn, world.random.random(), _no_answer(what))
-        elif fault == "nobody":
-            self._fail(turn, there, AlreadyExistsError(f"{what}: refused, and nothing is there"))
-        elif fault == "own":
-            world.at(there, lambda: self._land(0, what, effect))
-            self._fail(turn, there + world.latency, AlreadyExistsError(f"{what}: refused for one's own sake"))
         elif fault == "slow":
             world.at(late, lambda: self._land(turn, what, effect))
         elif fault == "echo":
@@ -253,7 +248,10 @@ class Process:
         elif fault == "stall":
             world.at(there, lambda: self._land(turn, what, effect, stall=world.between(0.5, world.faults.stall_s)))
         else:
-            raise AssertionError(fault)
+            if fault not in UNDONE:
+                world.at(late if fault == "late" else there, lambda: self._land(0, what, effect))
+            told = FAILURES[fault](f"{what}: {fault}")
+            world.at(there + world.random.random() * TIMEOUT_S, lambda: self._resume(turn, None, told))
 
     def _land(
         self,
@@ -283,9 +281,6 @@ class Process:
             back = world.random.random() * world.latency + stall
             world.at(back, lambda: self._resume(turn, answer, failure))
 
-    def _fail(self, turn: int, delay: float, error: SiltstoneError) -> None:
-        self.world.at(delay, lambda: self._resume(turn, None, error))
-
     def _next_turn(self) -> int:
         if self.killed:
             raise Killed
@@ -304,11 +299,3 @@ class Process:
             return
         self._answer, self._failure = answer, failure
         self._greenlet.switch()
-
-    def _die(self) -> Killed:
-        self.killed = True
-        return Killed()
-
-
-def _no_answer(what: str) -> UnavailableError:
-    return UnavailableError(f"{what}: no answer")

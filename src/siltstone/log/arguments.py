@@ -1,0 +1,69 @@
+"""What a log refuses before it writes.
+
+What must hold: an argument that would make an entry nobody can read, or one that nobody ever finds, is
+refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from siltstone.errors import InvalidInputError, LimitExceededError
+from siltstone.format.frame import digest
+from siltstone.format.records import BODY_BYTES_MAX
+from siltstone.ids import is_id
+from siltstone.log.marks import NUMBER_MAX, Mark, is_digest
+
+if TYPE_CHECKING:
+    from siltstone.log.reader import LogReader
+
+
+def check_body(body: object) -> None:
+    """Raise unless ``body`` can be an entry's body."""
+    if not isinstance(body, bytes):
+        raise InvalidInputError(f"an entry's body must be bytes, got {type(body).__name__}")
+    if len(body) > BODY_BYTES_MAX:
+        raise LimitExceededError(f"a body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}")
+
+
+def check_epoch(epoch: object) -> None:
+    """Raise unless ``epoch`` can be one; an entry with another would be unreadable for everyone."""
+    if epoch is not None and (type(epoch) is not int or not 0 <= epoch <= NUMBER_MAX):
+        raise InvalidInputError(f"epoch must be a whole number from 0 to {NUMBER_MAX}, got {epoch!a}")
+
+
+def check_mark(mark: object, name: str) -> None:
+    """Raise unless this is a mark that a log could have given out."""
+    if not isinstance(mark, Mark):
+        hint = "pass what append, add, tip or an entry's end returned"
+        raise InvalidInputError(f"{name} must be a Mark, got {type(mark).__name__}", hint=hint)
+    numbers = (mark.position, mark.epoch)
+    if any(type(number) is not int or not 0 <= number <= NUMBER_MAX for number in numbers) or not is_digest(
+        mark.digest
+    ):
+        raise InvalidInputError(
+            f"{name} is no mark of a log: {mark!a}", hint="marks come from append, add, tip or entries"
+        )
+
+
+def check_op(op: str) -> str:
+    """Return ``op`` if it is an op id."""
+    if not is_id(op):
+        raise InvalidInputError(f"op must be 32 lower-case hex digits, got {op!a}")
+    return op
+
+
+def check_home(log: LogReader, mark: Mark) -> None:
+    """Raise unless the mark is of this log: what is put behind another log's mark would never be found."""
+    if mark == log.start:
+        return
+    data = log.published(mark.position - 1) if mark.position else None
+    if data is not None and digest(data) == mark.digest:
+        return
+    if data is None and 0 < mark.position <= max((floor.position for floor in log.floors()), default=0):
+        return  # truncated since: the caller is told so by what comes next
+    raise InvalidInputError(
+        f"position {mark.position - 1} does not hold the entry that the mark names",
+        hint="pass a mark that append, add, tip or entries of this very log returned",
+        position=mark.position,
+    )
