@@ -1,4 +1,4 @@
-"""A small world for fault tests: one log, its objects and claims in memory, time that stands still, and a book of what was said.
+"""A small world for fault tests: one log in memory, time that stands still, and a book of what was said.
 
 What must hold after anything: an acknowledged operation is in the log once, an operation that was refused for
 good is not in it and never will be, no operation is in it twice, and the next writer can go on.
@@ -118,7 +118,7 @@ class World:
         floor = log.first().position
         alive = [entry.op for entry in entries if not entry.dead]
         assert len(alive) == len(set(alive)), "an operation is in the log twice"
-        for op, mark in self.acknowledged.items():
+        for mark in self.acknowledged.values():
             if mark.position > floor:
                 assert entries[mark.position - 1 - floor].end == mark, "an acknowledged operation is not in the log"
         for op, error in self.refused.items():
@@ -216,10 +216,10 @@ def truncate(world, store, registry):
 WORKFLOWS = {"append": append, "add_twice": add_twice, "fence": fence, "truncate": truncate}
 
 
-def attempt(call):
+def attempt(call, *arguments):
     """What a call returns or, where it is refused, raises."""
     try:
-        return call()
+        return call(*arguments)
     except SiltstoneError as error:
         return error
 

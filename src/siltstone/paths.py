@@ -76,9 +76,7 @@ def check_prefix(prefix: str) -> str:
 def check_root(root: str) -> str:
     """A log's root inside its store: empty, or a safe key that ends in a slash."""
     if type(root) is not str:
-        raise InvalidInputError(
-            f"root must be a string, got {type(root).__name__}", hint="name a path inside the store"
-        )
+        raise InvalidInputError(f"root must be a string, got {type(root).__name__}", hint="name a path in the store")
     if root == "":
         return ""
     return check_key(root.removesuffix("/")) + "/"

@@ -63,7 +63,7 @@ def test_workflow__a_call_to_the_commit_store_goes_wrong__log_is_whole_and_goes_
     assert reached
 
 
-@pytest.mark.parametrize("fault", (*DOWN, Fault.FULL, Fault.EXISTS_NOTHING), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*DOWN, Fault.FULL, Fault.EXISTS_NOTHING], ids=lambda fault: fault.name)
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 @pytest.mark.parametrize("mode", MODES)
 def test_workflow__the_store_fails_for_good_from_a_call_on__ends_and_log_is_whole(mode, workflow, fault):

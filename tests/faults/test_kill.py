@@ -1,4 +1,4 @@
-"""Writers are killed (SIGKILL) wherever they happen to be: what they were told is in the log once, and the next one goes on."""
+"""Writers are killed (SIGKILL) wherever they are: what they were told is in the log once, and the next one goes on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,13 @@ def test_add__writers_are_killed_at_any_time__what_was_acknowledged_is_there_onc
     commits_uri = places.commits_uri(commits) if commits else None
     options = place.options or None
     open_log(place.uri, storage_options=options, commits=commits_uri, create=True).close()
-    asked = {"uri": place.uri, "options": place.options, "commits": commits_uri, "adds": 10**6, "open": {"probe": False}}
+    asked = {
+        "uri": place.uri,
+        "options": place.options,
+        "commits": commits_uri,
+        "adds": 10**6,
+        "open": {"probe": False},
+    }
     chance = random.Random(f"{store} {commits}")
     acknowledged = set()
     for _ in range(WAVES):

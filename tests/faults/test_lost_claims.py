@@ -1,4 +1,4 @@
-"""A commit store that forgot, or claims whose bytes are gone: told aloud, or closed by an abort entry; never a second history."""
+"""A commit store that forgot, or claims whose bytes are gone: told aloud or closed, never a second history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def claimed_only(mode):
 
 @pytest.mark.parametrize("mode", ["external", "fork"])
 def test_entries__writer_died_after_its_claim__reader_publishes_it(mode):
-    world, log, _ = claimed_only(mode)
+    world, _, _ = claimed_only(mode)
     assert [entry.body for entry in world.open().entries()][3:] == [b"half"]
     assert [entry.body for entry in world.check()][3:] == [b"half"]
     assert list(world.store().list("staged")) == []
@@ -39,7 +39,7 @@ def test_entries__writer_died_after_its_claim__reader_publishes_it(mode):
 
 
 def test_add__claimed_bytes_are_gone__place_is_closed_and_the_log_goes_on():
-    world, log, staged = claimed_only("external")
+    world, _, staged = claimed_only("external")
     world.store().delete([staged])
     end = world.add(world.open(), b"next")
     assert end.position == 5
@@ -70,7 +70,7 @@ def test_append__its_claim_was_closed_meanwhile__is_told_of_a_conflict_not_of_su
 
 
 def test_add__claimed_bytes_are_gone_where_published_by_fork__is_told_aloud():
-    world, log, staged = claimed_only("fork")
+    world, _, staged = claimed_only("fork")
     world.store().delete([staged])
     with pytest.raises(MissingObjectError, match="repair"):
         world.open().add(b"next")

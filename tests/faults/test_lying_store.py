@@ -1,4 +1,4 @@
-"""A store whose create-if-absent is a lie: found by the probe, or told by the witness; harmless behind a commit store."""
+"""A store whose create-if-absent is a lie: found by the probe, told by the witness, harmless with a commit store."""
 
 from __future__ import annotations
 
@@ -81,7 +81,11 @@ def test_open_log__store_began_to_lie_after_the_log_was_made__first_write_is_ref
 
 
 # Where the rival's whole append comes: before our create overwrites it, or after it, around our witness.
-POINTS = {"before the entry": ("create", "entries/"), "before the witness": ("put", "witness/"), "before the look": ("list", "witness/")}
+POINTS = {
+    "before the entry": ("create", "entries/"),
+    "before the witness": ("put", "witness/"),
+    "before the look": ("list", "witness/"),
+}
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -36,6 +36,10 @@ def rival_of(world, how):
     return run
 
 
+def read_all(log):
+    return list(log.entries())
+
+
 def steps(world_of):
     """Worlds whose n-th store call has a rival right before it, for every call there is (and so after every call)."""
     for nth in itertools.count(1):
@@ -69,7 +73,9 @@ def test_add__rival_at_each_call__is_in_the_log_or_told_why(mode, how):
     for world, store, at, nth in steps(lambda: World(mode).seeded()):
         at("*", rival_of(world, how), nth=nth)
         told = world.add(world.open(store))
-        may = (FencedError, CommitUnknownError) if how in {"fences", "truncates all", "appends and truncates all"} else ()
+        may = (
+            (FencedError, CommitUnknownError) if how in {"fences", "truncates all", "appends and truncates all"} else ()
+        )
         assert not isinstance(told, SiltstoneError) or isinstance(told, may), f"call {nth}: {told!r}"
         world.check()
         world.go_on()
@@ -81,7 +87,7 @@ def test_entries__rival_at_each_call__unbroken_or_told_that_it_was_truncated(mod
     for world, store, at, nth in steps(lambda: World(mode).seeded(5)):
         at("*", rival_of(world, how), nth=nth)
         reader = world.open(store)
-        found = attempt(lambda: list(reader.entries()))
+        found = attempt(read_all, reader)
         if isinstance(found, SiltstoneError):
             assert isinstance(found, TruncatedError), f"call {nth}: {found!r}"
             assert "truncates" in how
@@ -97,9 +103,9 @@ def test_truncate__rival_at_each_call__nothing_above_the_floor_is_lost(mode, how
     for world, store, at, nth in steps(lambda: World(mode).seeded(5)):
         at("*", rival_of(world, how), nth=nth)
         log = world.open(store)
-        marks = attempt(lambda: [entry.end for entry in log.entries()])
+        marks = attempt(read_all, log)
         if not isinstance(marks, SiltstoneError) and marks:
-            attempt(lambda: log.truncate(marks[len(marks) // 2]))
+            attempt(log.truncate, marks[len(marks) // 2].end)
         world.check()
         world.go_on()
 
@@ -110,7 +116,7 @@ def test_fence__rival_at_each_call__the_higher_epoch_rules(mode, how):
     for world, store, at, nth in steps(lambda: World(mode).seeded()):
         at("*", rival_of(world, how), nth=nth)
         log = world.open(store)
-        done = attempt(lambda: log.fence(5))
+        done = attempt(log.fence, 5)
         assert not isinstance(done, SiltstoneError) or isinstance(done, FencedError | CommitUnknownError), repr(done)
         world.check()
         if not isinstance(done, SiltstoneError):
@@ -131,9 +137,9 @@ def test_append__rival_at_a_call_to_the_commit_store__one_truth_for_both(mode, v
     getattr(registry, when)(verb, rival_of(world, how))
     tip = log.tip()
     told = world.append(log, tip)
-    assert not isinstance(told, SiltstoneError) or isinstance(
-        told, ConflictError | FencedError | CommitUnknownError
-    ), repr(told)
+    assert not isinstance(told, SiltstoneError) or isinstance(told, ConflictError | FencedError | CommitUnknownError), (
+        repr(told)
+    )
     world.check()
     world.go_on()
 

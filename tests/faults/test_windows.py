@@ -45,11 +45,12 @@ def test_append__answer_lost_then_denied__unknown_and_not_denied():
 def test_append__log_was_removed_and_made_anew__entry_is_never_taken_for_one_of_the_new_log():
     world = World("conditional").seeded(1)
     stale = world.open()
-    tip = stale.tip()
+    tip = stale.add(b"old")
     world.store().delete(list(world.bucket.objects))
     fresh = world.open()
     fresh.add(b"new")
-    stale.append(b"stale", after=tip)
+    fresh.add(b"new too")
+    stale.append(b"stale", after=tip)  # its own mark, which it does not look up again
     for call in (
         lambda: fresh.add(b"newer"),
         lambda: list(fresh.entries()),

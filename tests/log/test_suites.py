@@ -17,7 +17,11 @@ CREATE, FORK = False, True
 COMBINATIONS = [
     *((store, "", CREATE) for store in STORES),
     *((store, "sqlite", fork) for store, fork in itertools.product(STORES, (CREATE, FORK))),
-    *(("memory", registry, fork) for registry, fork in itertools.product(REGISTRIES, (CREATE, FORK)) if registry != "sqlite"),
+    *(
+        ("memory", registry, fork)
+        for registry, fork in itertools.product(REGISTRIES, (CREATE, FORK))
+        if registry != "sqlite"
+    ),
 ]
 
 

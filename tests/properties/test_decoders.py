@@ -1,4 +1,4 @@
-"""Whatever bytes a decoder is given: what was written comes back as it was, and everything else is refused in our words."""
+"""Whatever bytes a decoder is given: what was written comes back, and everything else is refused in our words."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ def decode(kind, data):
     try:
         return DECODERS[kind](data)
     except (CorruptionError, UnsupportedFormatError) as error:
-        assert "it" in str(error)
-        return type(error).__name__
+        return type(error).__name__ if error.facts["object"] == "it" else f"an error about {error.facts}"
 
 
 def reframed(kind, change):
@@ -78,12 +77,15 @@ def mutate(data, chance):
 
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_decode__as_written__comes_back(kind):
-    assert decode(kind, WRITTEN[kind]) == {
-        "frame": (b'{"a":1}', b"body"),
-        "identity": IDENTITY,
-        "entry": (HEADER, b"a body that is long enough to be cut and turned"),
-        "floor": Floor(log=A, position=7, epoch=1, digest="d4" * 32),
-    }[kind]
+    assert (
+        decode(kind, WRITTEN[kind])
+        == {
+            "frame": (b'{"a":1}', b"body"),
+            "identity": IDENTITY,
+            "entry": (HEADER, b"a body that is long enough to be cut and turned"),
+            "floor": Floor(log=A, position=7, epoch=1, digest="d4" * 32),
+        }[kind]
+    )
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -168,7 +170,9 @@ def test_decode_entry__a_field_is_wrong__is_corrupt(change):
     assert decode("entry", reframed("entry", change)) == "CorruptionError"
 
 
-@pytest.mark.parametrize("text", [b"", b"null", b"[]", b"7", b"{", b'{"format":1}', b"\xff\xfe", b"[" * 50_000, b'{"a":' * 9000])
+@pytest.mark.parametrize(
+    "text", [b"", b"null", b"[]", b"7", b"{", b'{"format":1}', b"\xff\xfe", b"[" * 50_000, b'{"a":' * 9000]
+)
 @pytest.mark.parametrize("kind", ["identity", "entry", "floor"])
 def test_decode__header_is_no_record__is_corrupt(kind, text):
     assert decode(kind, frame.wrap(text, b"")) == "CorruptionError"

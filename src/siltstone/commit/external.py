@@ -212,9 +212,15 @@ class External(CommitStore):
         published = self.published(place)  # its writer may have published and cleaned up meanwhile
         if published is not None:
             return published
+        if self.registry.lookup(place.scope, place.position) is None:  # claims go before objects
+            raise _truncated(place)
         if newest is not None and newest.position > place.position:
-            # Nobody claims a place before the one before it is published, so this one was.
-            raise self._gone(place)
+            raise MissingObjectError(
+                f"{place.key} is missing: later places are claimed, so it was published",
+                hint="run `siltstone verify`",
+                object=place.key,
+                position=place.position,
+            )
         if not place.log or self._publish_by != "create":
             raise MissingObjectError(
                 f"{place.key} was claimed, but its staged bytes {claim.value} are gone and it was never published",
@@ -222,16 +228,6 @@ class External(CommitStore):
                 object=claim.value,
             )
         return self._publish(place, abort_entry(place, claim))
-
-    def _gone(self, place: Place) -> SiltstoneError:
-        if self.registry.lookup(place.scope, place.position) is None:  # claims go before objects
-            return _truncated(place)
-        return MissingObjectError(
-            f"{place.key} is missing: later places are claimed, so it was published",
-            hint="run `siltstone verify`",
-            object=place.key,
-            position=place.position,
-        )
 
     def _discard(self, key: str) -> None:
         # Best effort: what stays is not referred to, and collection removes it.

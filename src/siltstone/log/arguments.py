@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone import paths
 from siltstone.errors import InvalidInputError, LimitExceededError
 from siltstone.format.frame import digest
 from siltstone.format.records import BODY_BYTES_MAX
@@ -28,7 +29,7 @@ def check_body(body: object) -> None:
 
 def check_epoch(epoch: object) -> None:
     """Raise unless ``epoch`` can be one; an entry with another would be unreadable for everyone."""
-    if epoch is not None and (type(epoch) is not int or not 0 <= epoch <= NUMBER_MAX):
+    if type(epoch) is not int or not 0 <= epoch <= NUMBER_MAX:
         raise InvalidInputError(f"epoch must be a whole number from 0 to {NUMBER_MAX}, got {epoch!a}")
 
 
@@ -38,12 +39,9 @@ def check_mark(mark: object, name: str) -> None:
         hint = "pass what append, add, tip or an entry's end returned"
         raise InvalidInputError(f"{name} must be a Mark, got {type(mark).__name__}", hint=hint)
     numbers = (mark.position, mark.epoch)
-    if any(type(number) is not int or not 0 <= number <= NUMBER_MAX for number in numbers) or not is_digest(
-        mark.digest
-    ):
-        raise InvalidInputError(
-            f"{name} is no mark of a log: {mark!a}", hint="marks come from append, add, tip or entries"
-        )
+    in_range = all(type(number) is int and 0 <= number <= NUMBER_MAX for number in numbers)
+    if not in_range or not is_digest(mark.digest):
+        raise InvalidInputError(f"{name} is no mark of a log: {mark!a}", hint="pass one as it was returned")
 
 
 def check_op(op: str) -> str:
@@ -58,12 +56,21 @@ def check_home(log: LogReader, mark: Mark) -> None:
     if mark == log.start:
         return
     data = log.published(mark.position - 1) if mark.position else None
-    if data is not None and digest(data) == mark.digest:
+    if data is not None and log.read(data, mark.position - 1).digest == mark.digest:
         return
     if data is None and 0 < mark.position <= max((floor.position for floor in log.floors()), default=0):
         return  # truncated since: the caller is told so by what comes next
+    if data is not None and _has_witness(log, mark):
+        log.check_receipt(mark)  # the mark was good, and the store replaced its entry
     raise InvalidInputError(
         f"position {mark.position - 1} does not hold the entry that the mark names",
         hint="pass a mark that append, add, tip or entries of this very log returned",
         position=mark.position,
     )
+
+
+def _has_witness(log: LogReader, mark: Mark) -> bool:
+    if log.identity.guard != "witness":
+        return False
+    witnesses = [info.key for info in log.store.list(f"{log.root}{paths.WITNESS}/{paths.digits(mark.position - 1)}")]
+    return any(data is not None and digest(data) == mark.digest for data in log.store.get_many(witnesses))

@@ -89,12 +89,13 @@ class Log(LogReader):
         """
         check_body(body)
         check_mark(after, "after")
+        epoch = after.epoch if epoch is None else epoch
         check_epoch(epoch)
         op = self._env.ids.new() if op == "" else check_op(op)
         with self._writing():
             if after != self._tip:
                 check_home(self, after)
-            return self._append(body, after, after.epoch if epoch is None else epoch, op, "data")
+            return self._append(body, after, epoch, op, "data")
 
     def add(self, body: bytes, *, epoch: int | None = None, op: str = "") -> Mark:
         """Add an entry wherever the log ends, behind whatever gets there first.
@@ -103,7 +104,8 @@ class Log(LogReader):
         mark behind its entry is returned. Raises ConflictError only when patience ran out.
         """
         check_body(body)
-        check_epoch(epoch)
+        if epoch is not None:
+            check_epoch(epoch)
         with self._writing():
             if op != "":
                 return self._add_once(body, epoch, check_op(op))

@@ -187,8 +187,12 @@ def _check_options(guard: object, trust_ms: object, writer: object) -> None:
         raise InvalidInputError(f"guard must be 'auto', 'receipt' or 'witness', got {guard!a}")
     if type(trust_ms) is not int or not 0 <= trust_ms <= TRUST_MS_MAX:
         raise InvalidInputError(f"trust_ms must be a whole number from 0 to {TRUST_MS_MAX}, got {trust_ms!a}")
-    if not isinstance(writer, str) or len(writer) > WRITER_CHARACTERS_MAX or not writer.isprintable():
-        raise InvalidInputError(f"writer must be a string of at most {WRITER_CHARACTERS_MAX} printable characters")
+    if not isinstance(writer, str) or len(writer) > WRITER_CHARACTERS_MAX or _has_half_characters(writer):
+        raise InvalidInputError(f"writer must be a string of at most {WRITER_CHARACTERS_MAX} characters that UTF-8 has")
+
+
+def _has_half_characters(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _check_surroundings(commits: object, lookup: object, env: object, *, flags: Mapping[str, object]) -> None:

@@ -15,7 +15,7 @@ from siltstone.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.log.marks import Entry
+    from siltstone.log.marks import Entry, Mark
 
 LOOK_FIRST = "look the op id up before running the operation again"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
 from siltstone.commit.external import External
-from siltstone.errors import InvalidInputError, MissingObjectError
+from siltstone.errors import InvalidInputError, MissingObjectError, NotFoundError
 from siltstone.format.frame import digest
 from siltstone.format.records import Floor, encode_floor
 
@@ -41,7 +41,10 @@ def truncate(log: LogReader, until: Mark) -> Truncation:
     below = _deletable(log)
     if below == 0:
         return Truncation(floor, 0, 0)
-    mark = log.floor_mark(below)
+    try:
+        mark = log.floor_mark(below)
+    except NotFoundError:  # another collector deletes below a higher floor at this moment
+        return Truncation(floor, 0, 0)
     if isinstance(log.commits, External):
         log.commits.registry.truncate(log.identity.log, below=below, digest=mark.digest)
     return Truncation(floor, below, _delete_below(log, below))

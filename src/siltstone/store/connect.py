@@ -30,7 +30,7 @@ def open_store(
         return uri if isinstance(uri, MeteredStore) else MeteredStore(uri)
     place = parse_uri(uri)
     if place.scheme in {"file", "memory"}:
-        if storage_options:
+        if storage_options is not None:
             resolve_options(storage_options, frozenset({"sync"}))
             sync = sync and resolve_options(storage_options, frozenset()).get("sync", "true") != "false"
         if place.scheme == "file":

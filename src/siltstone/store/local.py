@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 TEMP_START = ".siltstone-"
 CHECKED_DIRECTORIES_MAX = 4096
+WRITING = frozenset({"write", "create", "put", "sync"})
 # O_NONBLOCK: a planted FIFO must not hang a reader.
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -267,6 +268,9 @@ def _translate(error: OSError, verb: str, key: str, uri: str) -> SiltstoneError:
     reason = os.strerror(code or 0).lower()
     facts = {"object": key, "verb": verb}
     if code in {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}:
+        if verb in WRITING:
+            hint = "use a directory where files can be made"
+            return InvalidInputError(f"{verb} {uri}/{key}: {reason}", hint=hint, **facts)
         return NotFoundError(f"{uri} has no object {key}", **facts)
     if code == errno.ELOOP:
         return InvalidInputError(f"{uri}/{key} is a symbolic link", hint="replace it by a file", **facts)

@@ -9,7 +9,6 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from siltstone import paths
 from siltstone.env import Env
 from siltstone.errors import (
     ClosedError,
@@ -22,10 +21,10 @@ from siltstone.errors import (
     UnsafeStoreError,
     WrongCommitStoreError,
 )
-from siltstone.format.records import Header, encode_entry
 from siltstone.ids import SystemIds
 from siltstone.log import Log, Mark, open_log
 from siltstone.testing.expect import raises
+from siltstone.testing.peek import bodies, keys_of, put_dead
 from siltstone.testing.registries import FaultRegistry
 from siltstone.testing.script import Fault
 from siltstone.testing.stores import FaultStore
@@ -286,7 +285,11 @@ class LogSuite:
         fence = log.fence(2)
         put_dead(log, fence)
         end = log.append(b"alive", after=fence, epoch=2)
-        assert [(entry.body, entry.dead) for entry in log.entries()] == [(b"", False), (b"dead", True), (b"alive", False)]
+        assert [(entry.body, entry.dead) for entry in log.entries()] == [
+            (b"", False),
+            (b"dead", True),
+            (b"alive", False),
+        ]
         assert end.position == 3
 
     # -- looking ---------------------------------------------------------------------------------------------
@@ -388,26 +391,3 @@ class LogSuite:
         assert getattr(caught.error, "kind", "") == "commit-unknown", repr(caught.error)
         assert bodies(log) == before
         assert self.open(store).add(b"next").position == 5
-
-
-def bodies(log: Log) -> list[bytes]:
-    """The bodies of all entries."""
-    return [entry.body for entry in log.entries()]
-
-
-def keys_of(log: Log, position: int) -> list[str]:
-    """The objects that are published at a position."""
-    return [
-        info.key
-        for info in log.store.list(f"{log.root}{paths.ENTRIES}")
-        if (paths.parse_entry(log.root, info.key) or (-1,))[0] == position
-    ]
-
-
-def put_dead(log: Log, fence: Mark) -> None:
-    """Let a writer of an older epoch win the place behind a fence, as one that looks at no epochs could."""
-    ids = SystemIds()
-    header = Header(
-        log=log.identity.log, position=fence.position, epoch=fence.epoch - 1, op=ids.new(), nonce=ids.new(), prev=fence.digest
-    )
-    log.commits.decide(log.place(fence), encode_entry(header, b"dead"))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from siltstone.commit.registry import Behind, Claim, Registry, Truncated
 
 T = TypeVar("T")
-REGISTRY_VERBS = ("identity", "claim", "lookup", "newest", "restore", "truncate")
+REGISTRY_VERBS = ("identity", "claim", "lookup", "newest", "restore", "truncate", "adopt")
 
 
 class FaultRegistry:
@@ -66,6 +66,9 @@ class FaultRegistry:
 
     def truncate(self, scope: str, *, below: int, digest: str) -> None:
         self._around("truncate", f"{scope}/{below}", lambda: self.inner.truncate(scope, below=below, digest=digest))
+
+    def adopt(self, identity: str) -> None:
+        self._around("adopt", identity, lambda: self.inner.adopt(identity))
 
     def close(self) -> None:
         self.inner.close()

@@ -64,7 +64,7 @@ class _CallByCall(StoreWrapper):
 
     def delete(self, keys: Iterable[str]) -> None:
         names = [*keys]
-        self._around("delete", " ".join(names), lambda: self.inner.delete(names))
+        self._around("delete", " ".join(map(str, names)), lambda: self.inner.delete(names))
 
     def _newest(self) -> str:
         return ""

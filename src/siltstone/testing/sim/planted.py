@@ -111,7 +111,7 @@ MISTAKES = (
     ),
     Mistake(
         "an error after a lost answer is reported as a failure",
-        "writers",
+        "reruns",
         (change(f"{CONDITIONAL}.decide", "elif doubt is None:", "elif True:"),),
     ),
     Mistake(
@@ -119,7 +119,7 @@ MISTAKES = (
         "writers",
         (
             change(
-                f"{LOG}._add",
+                f"{LOG}._rush",
                 "except ConflictError as error:",
                 "except (ConflictError, CommitUnknownError) as error:",
                 "mark = _end_of(error)",
@@ -130,7 +130,7 @@ MISTAKES = (
     Mistake(
         "an operation that runs again is not looked up",
         "writers",
-        (change(f"{LOG}.add", "if not op:", "if True:", "self._env.ids.new()", "op"),),
+        (change(f"{LOG}._add_once", "if found is not None:", "if False:", "if folded is not None:", "if False:"),),
     ),
     Mistake(
         "an operation that runs again is appended at the tip, not behind what was looked through",
@@ -179,26 +179,10 @@ MISTAKES = (
         (
             change(
                 f"{LOG}._add_once",
-                "found, mark = self._search(op)",
-                "earlier = self._lookup(op) if self._lookup else None\n    found, mark = self._search(op)",
+                "found, mark = self._search(op, since)",
+                "earlier = self._lookup(op) if self._lookup else None\n        found, mark = self._search(op, since)",
                 "folded = self._lookup(op) if self._lookup else None",
                 "folded = earlier",
-            ),
-        ),
-    ),
-    Mistake(
-        "what the state says of a folded operation is reported as a failure where it can't be asked",
-        "latecomers",
-        (change(f"{LOG}._folded", "raise outcomes.passed(op, position, self._floor) from error", "raise"),),
-    ),
-    Mistake(
-        "the tip is looked for from a mark that the floor has passed",
-        "latecomers",
-        (
-            change(
-                f"{READER}.tip",
-                "if floors and floors[-1].position > sure:",
-                "if floors and floors[-1].position > mark.position:",
             ),
         ),
     ),

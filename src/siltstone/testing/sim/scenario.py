@@ -165,7 +165,8 @@ class Scenario:
 
     def remains(self, log: Log) -> list[str]:
         """Every operation that is anywhere, where the log can't be read through."""
-        ops = []
+        fold = read_fold(log.store)
+        ops = list(fold.ops) if fold else []
         for key, (data, _) in self.bucket.objects.objects.items():
             if paths.parse_entry(log.root, key) is not None:
                 header, _ = decode_entry(data, name=key)

@@ -43,9 +43,28 @@ class Reruns(ManyWriters):
         world.patience_s = 0.0
 
     def faults(self) -> Faults:
-        weights = {"late": 3.0, "lost": 1.0, "die_under_way": 1.0}
+        weights = {"late": 3.0, "lost": 1.0, "denied": 1.0, "die_under_way": 1.0}
         late_s = self.world.latency * self.world.between(5, 100)
         return Faults(rate=0.5, weights=weights, late_s=late_s, burst=self.world.random.choice((0.5, 0.9)))
+
+
+class Twins(Reruns):
+    """Every operation is run by two writers at once, as when a job is started again while it still runs."""
+
+    name = "twins"
+    holding = 0.0  # only ``add`` looks for the other's entry
+
+    def cast(self) -> None:
+        draw = self.world.random
+        for number in range(draw.randint(1, 2)):
+            one = Writer(self, f"w{number}", draw.randint(1, 4))
+            other = Writer(self, f"twin{number}", 0)
+            other.todo = list(one.todo)
+            for op in one.todo:
+                self.ledger.trying(op).doubt = True  # whatever one is told, the other may have done it
+            one.employ(delay=draw.random() * 0.1)
+            other.employ(delay=draw.random() * 0.1)
+        Writer(self, "w9", draw.randint(0, 3)).employ()
 
 
 class Truncated(Scenario):
@@ -81,21 +100,21 @@ class Latecomers(Truncated):
         super().__init__(world)
         self.trust_ms = world.random.choice((0, 0, 300))
         self.holding = 0.95
-        self.pause_s = world.random.choice((5.0, 20.0))
-        self.collector_pause_s = 2.0
+        self.pause_s = 5.0
+        self.collector_pause_s = 5.0
 
     def cast(self) -> None:
         draw = self.world.random
-        for number in range(3):
+        for number in range(4):
             Writer(self, f"w{number}", draw.randint(3, 6)).employ(delay=draw.random() * 0.1)
-        Collector(self, "gc", 15, keep=draw.choice((0, 0, 1))).employ()
-        Reader(self, "reader", 6).employ()
+        Collector(self, "gc", 10, keep=draw.choice((0, 0, 1))).employ()
+        Reader(self, "reader", 4).employ()
 
     def faults(self) -> Faults:
         draw = self.world.random
         weights = {"slow": 4.0, "stall": 1.0, "late": draw.choice((0.0, 1.0)), "die_under_way": draw.choice((0.0, 0.3))}
         weights["refused"] = draw.choice((0.0, 2.0))
-        return Faults(rate=0.5, read_rate=0.05, weights=weights, late_s=60.0, stall_s=20.0, spared=("write",))
+        return Faults(rate=0.6, read_rate=0.03, weights=weights, late_s=30.0, stall_s=20.0, spared=("write",))
 
 
 class Epochs(Scenario):
@@ -225,6 +244,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     for scenario in (
         ManyWriters,
         Reruns,
+        Twins,
         Truncated,
         Latecomers,
         Epochs,

@@ -1,0 +1,39 @@
+"""Mistakes that the simulator must find, each within the seeds allowed; without them the same seeds pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from siltstone.errors import InternalError
+from siltstone.testing.sim import MISTAKES, run_seed
+from siltstone.testing.sim.__main__ import main
+from siltstone.testing.sim.planted import SEEDS_MAX, Change
+
+
+def by_name(name: str):
+    return next(mistake for mistake in MISTAKES if name in mistake.name)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name.replace(" ", "-"))
+def test_run_seed__with_a_planted_mistake__is_found_and_is_the_cause(mistake):
+    with mistake.planted():
+        found = next((seed for seed in range(SEEDS_MAX) if not run_seed(seed, mistake.scenario).ok), None)
+    assert found is not None, f"{SEEDS_MAX} seeds of {mistake.scenario} did not notice it"
+    for seed in range(found + 1):
+        assert run_seed(seed, mistake.scenario).violations == ()
+
+
+def test_mistakes__by_number__are_at_least_two_dozen():
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES) >= 24
+
+
+def test_planted__line_that_is_gone__is_an_error():
+    gone = Change("siltstone.log.log:Log.add", (("no such line", "nothing"),))
+    with pytest.raises(InternalError, match="no such line"), gone.made():
+        pass
+
+
+def test_main__failing_seed__prints_its_trace_and_fails(capsys):
+    with by_name("unread").planted():
+        assert main(["--seeds", "0:300", "--scenario", "writers"]) == 1
+    assert "VIOLATION operation" in capsys.readouterr().out
