@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from siltstone.commit.registry import POSITION_MAX, SCOPE_BYTES_MAX, VALUE_BYTES_MAX, Behind, Claim, Truncated
-from siltstone.errors import InvalidInputError, LimitExceededError
+from siltstone.errors import CorruptionError, InvalidInputError, LimitExceededError
 from siltstone.ids import is_id
 
 DIGEST_PATTERN = re.compile(r"(?:[0-9a-f]{64})?")
@@ -65,6 +65,34 @@ def check_claim(claim: Claim) -> None:
     check_digest(claim.digest, "digest")
     check_digest(claim.parent, "parent")
     _check_text(claim.value, "value", VALUE_BYTES_MAX)
+
+
+def stored_claim(scope: str, position: object, digest: object, parent: object, value: object) -> Claim:
+    """A claim from what a service keeps; raises CorruptionError where that is none of ours."""
+    try:
+        claim = msgspec.convert([scope, position, digest, parent, value], type=_Row)
+        check_claim(found := Claim(claim.scope, claim.position, claim.digest, claim.parent, claim.value))
+    except (msgspec.ValidationError, InvalidInputError) as error:
+        raise CorruptionError(
+            f"the commit store's row of {scope!a} at {position!a} is not a claim: {error}",
+            hint="restore the row; `siltstone repair` puts back what is published",
+            position=position,
+        ) from error
+    return found
+
+
+def parse_row(scope: str, position: int, row: bytes) -> Claim:
+    """A claim from ``digest:parent:value``, as services with plain values keep it."""
+    digest, parent, value = [*row.decode("utf-8", "replace").split(":", 2), None, None][:3]
+    return stored_claim(scope, position, digest, parent, value)
+
+
+class _Row(msgspec.Struct, array_like=True):
+    scope: str
+    position: int
+    digest: str
+    parent: str
+    value: str
 
 
 def check_place(scope: str, position: int) -> None:

@@ -13,15 +13,17 @@ claim is at position -1 with its ``below``; the identity is at scope ``identity`
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from siltstone.commit.checks import NO_RANGE, Range, Standing
+from siltstone.commit.checks import NO_RANGE, Range, Standing, stored_claim
 from siltstone.commit.handle import ATTEMPTS_MAX, LookingHandle
 from siltstone.commit.location import Location, is_loopback, parse_location, require_driver
-from siltstone.commit.registry import Claim
 from siltstone.errors import InvalidInputError, PermissionDeniedError, SiltstoneError
 from siltstone.ids import Ids, SystemIds
+
+if TYPE_CHECKING:
+    from siltstone.commit.registry import Claim
 
 TABLE_PATTERN = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 BATCH_ITEMS_MAX = 25
@@ -278,7 +280,8 @@ def _code(error: Any) -> str:
 
 
 def _claim(scope: str, item: _Item) -> Claim:
-    return Claim(scope, int(item["position"]["N"]), item["digest"]["S"], item["parent"]["S"], item["value"]["S"])
+    digest, parent, value = (item.get(name, {}).get("S") for name in ("digest", "parent", "value"))
+    return stored_claim(scope, int(item["position"]["N"]), digest, parent, value)
 
 
 def _with_table(location: Location, table: str) -> Location:

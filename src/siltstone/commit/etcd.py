@@ -15,14 +15,16 @@ import base64
 import binascii
 import json
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from siltstone.commit.checks import NO_RANGE, Range, Standing
+from siltstone.commit.checks import NO_RANGE, Range, Standing, parse_row
 from siltstone.commit.handle import LookingHandle
 from siltstone.commit.location import parse_location, require_driver
-from siltstone.commit.registry import Claim
 from siltstone.errors import InvalidInputError, PermissionDeniedError, SiltstoneError, StoreFullError
 from siltstone.ids import Ids, SystemIds
+
+if TYPE_CHECKING:
+    from siltstone.commit.registry import Claim
 
 PREFIX_DEFAULT = "siltstone"
 PREFIX_BYTES_MAX = 256
@@ -192,13 +194,13 @@ class EtcdRegistry(LookingHandle[_Gateway]):
         if rows[0] is not None:
             below, _, digest = rows[0].decode().partition(":")
             truncated = Range(int(below), digest)
-        bound = None if rows[1] is None else _claim(scope, position, rows[1])
-        previous = None if rows[2] is None else _claim(scope, position - 1, rows[2])
+        bound = None if rows[1] is None else parse_row(scope, position, rows[1])
+        previous = None if rows[2] is None else parse_row(scope, position - 1, rows[2])
         return Standing(truncated, bound, previous)
 
     def _lookup(self, raw: _Gateway, scope: str, position: int) -> Claim | None:
         row = _first_value(raw.ask("/v3/kv/range", {"key": _b64(self._place(scope, position))}))
-        return None if row is None else _claim(scope, position, row)
+        return None if row is None else parse_row(scope, position, row)
 
     def _newest(self, raw: _Gateway, scope: str) -> Claim | None:
         start = self._scope(scope)
@@ -208,7 +210,7 @@ class EtcdRegistry(LookingHandle[_Gateway]):
             return None
         [row] = answer["kvs"]
         position = int(base64.b64decode(row["key"])[len(start) :])
-        return _claim(scope, position, base64.b64decode(row["value"]))
+        return parse_row(scope, position, base64.b64decode(row["value"]))
 
     def _truncate(self, raw: _Gateway, scope: str, below: int, digest: str) -> None:
         ranged = self._range(scope)
@@ -284,11 +286,6 @@ def _any_succeeded(answer: _Json) -> bool:
 def _first_value(answer: _Json) -> bytes | None:
     rows = answer.get("kvs")
     return base64.b64decode(rows[0].get("value", "")) if rows else None
-
-
-def _claim(scope: str, position: int, row: bytes) -> Claim:
-    digest, parent, value = row.decode().split(":", 2)
-    return Claim(scope, position, digest, parent, value)
 
 
 def open_registry(uri: str, *, ids: Ids | None = None, **options: Any) -> EtcdRegistry:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from siltstone.commit.checks import parse_row
 from siltstone.commit.handle import RegistryHandle
 from siltstone.commit.location import parse_location, require_driver
 from siltstone.commit.registry import Behind, Claim, Truncated
@@ -211,17 +212,17 @@ class RedisRegistry(RegistryHandle[_Connection]):
             case b"absent":
                 return Behind(None)
             case b"other":
-                return Behind(_claim(scope, position - 1, answer[1]))
+                return Behind(parse_row(scope, position - 1, answer[1]))
             case _:
-                return _claim(scope, position, answer[1])
+                return parse_row(scope, position, answer[1])
 
     def _lookup(self, raw: _Connection, scope: str, position: int) -> Claim | None:
         row = raw.client.hget(self._key(scope), _field(position))
-        return None if row is None else _claim(scope, position, row)
+        return None if row is None else parse_row(scope, position, row)
 
     def _newest(self, raw: _Connection, scope: str) -> Claim | None:
         answer = raw.newest(keys=[self._key(scope)], args=[])
-        return _claim(scope, int(answer[0]), answer[1]) if len(answer) == 2 and answer[1] is not None else None
+        return parse_row(scope, int(answer[0]), answer[1]) if len(answer) == 2 and answer[1] is not None else None
 
     def _truncate(self, raw: _Connection, scope: str, below: int, digest: str) -> None:
         key = self._key(scope)
@@ -249,11 +250,6 @@ class RedisRegistry(RegistryHandle[_Connection]):
 
 def _field(position: int) -> bytes:
     return b"%019d" % position
-
-
-def _claim(scope: str, position: int, row: bytes) -> Claim:
-    digest, parent, value = row.decode().split(":", 2)
-    return Claim(scope, position, digest, parent, value)
 
 
 def open_registry(uri: str, *, ids: Ids | None = None, **options: Any) -> RedisRegistry:

@@ -16,10 +16,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from siltstone.commit.checks import NO_RANGE, Range, Standing
+from siltstone.commit.checks import NO_RANGE, Range, Standing, stored_claim
 from siltstone.commit.handle import ATTEMPTS_MAX, LookingHandle
 from siltstone.commit.location import parse_location
-from siltstone.commit.registry import Claim
 from siltstone.commit.sql_dialect import Answer, Dialect, Fault
 from siltstone.commit.sql_mysql import Mysql
 from siltstone.commit.sql_postgresql import Postgresql
@@ -36,6 +35,8 @@ from siltstone.ids import Ids, SystemIds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from siltstone.commit.registry import Claim
 
 TABLE_DEFAULT = "siltstone_claims"
 TABLE_PATTERN = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -192,7 +193,7 @@ class SqlRegistry(LookingHandle[Any]):
     def _claim(self, scope: str, row: Sequence[Any]) -> Claim:
         position, digest, parent, value, _ = row
         decode = self._dialect.decode
-        return Claim(scope, position, decode(digest), decode(parent), decode(value))
+        return stored_claim(scope, position, decode(digest), decode(parent), decode(value))
 
     def _add(self, raw: Any, values: Sequence[object]) -> None:
         """Insert a row unless its place is taken."""

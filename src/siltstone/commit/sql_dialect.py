@@ -85,7 +85,7 @@ class Dialect(ABC):
 
     def decode(self, cell: str | bytes) -> str:
         """Text as the driver gives it."""
-        return cell.decode() if isinstance(cell, bytes) else cell
+        return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
 
     def is_current(self, raw: Any) -> bool:
         """Whether the connection still reaches what the URI names."""
