@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -101,11 +104,30 @@ def test_append__store_goes_away_in_the_middle__says_how_many_are_in(cli, s3):
     assert result.json["error"]["appended"] == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_append__unreadable_file__permission_denied(cli, log_dir, tmp_path):
-    (tmp_path / "secret").touch(mode=0)
-    result = cli("append", log_dir, tmp_path / "secret", "--create", "--json")
-    assert (result.code, result.json["error"]["kind"]) == (1, "permission-denied")
+@contextlib.contextmanager
+def as_nobody():
+    """Root may read everything; a plain user may not."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_append__unreadable_file__permission_denied(cli):
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        (place / "secret").touch(mode=0)
+        open_log(place / "log", create=True).close()
+        with as_nobody():
+            result = cli("append", place / "log", place / "secret", "--json")
+        assert (result.code, result.json["error"]["kind"]) == (1, "permission-denied")
+        assert "secret" in result.json["error"]["message"]
+        assert bodies(place / "log") == []
 
 
 def test_append__log_of_a_commit_store_without_it__refused_and_says_which(cli, log_dir, tmp_path):

@@ -13,38 +13,34 @@ from siltstone.verify import verify
 
 WRITERS = 8
 ADDS = 25
-FEWER = 5  # for services that take their time with losers
-SLOW = {"seaweedfs", "azurite", "dynamodb"}
 SERVED = [name for name in STORES if name != "memory"]
 EXTERNAL = [name for name in REGISTRIES if name != "memory"]
 
 
-def compete(place, commits=None, *, adds=ADDS, **options):
+def compete(place, commits=None, **options):
     """Make the log, let eight writers loose on it, and return what they were told and what is there."""
     made = open_log(place.uri, storage_options=place.options or None, commits=commits, create=True, **options)
     made.close()
-    asked = {"uri": place.uri, "options": place.options, "commits": commits, "adds": adds, "open": options}
+    asked = {"uri": place.uri, "options": place.options, "commits": commits, "adds": ADDS, "open": options}
     told = crowd.run(asked, writers=WRITERS)
     return told, made
 
 
-def check_all_there(told, log, *, adds=ADDS):
+def check_all_there(told, log):
     assert told.errors == []
     found = [tuple(entry.end)[::2] for entry in log.entries()]
-    assert len(found) == WRITERS * adds
+    assert len(found) == WRITERS * ADDS
     assert told.ends == found
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_add__many_processes_and_the_store_decides__each_is_there_once(places, name):
-    adds = FEWER if name in SLOW else ADDS
-    check_all_there(*compete(places.store(name), adds=adds), adds=adds)
+    check_all_there(*compete(places.store(name)))
 
 
 @pytest.mark.parametrize("name", EXTERNAL)
 def test_add__many_processes_and_a_commit_store_decides__each_is_there_once(places, name):
-    adds = FEWER if name in SLOW else ADDS
-    check_all_there(*compete(places.store("file"), places.commits_uri(name), adds=adds), adds=adds)
+    check_all_there(*compete(places.store("file"), places.commits_uri(name)))
 
 
 @pytest.mark.parametrize("faults", [{}, {"status_after_effect": 503}], ids=["no answer", "503"])
@@ -60,14 +56,14 @@ def test_add__many_processes_and_answers_are_lost__each_is_there_once(places, fa
 
 @pytest.mark.parametrize(
     ("lie", "commits"),
-    [("always", "sqlite"), ("check-then-put", "sqlite"), ("always", "postgresql"), ("check-then-put", "redis")],
+    [*(("always", name) for name in EXTERNAL), ("check-then-put", "sqlite"), ("check-then-put", "redis")],
 )
 def test_add__many_processes_on_a_lying_store_behind_a_commit_store__each_is_there_once(places, lie, commits):
     server = places.fault_server(Faults(lie=lie))
     place = StorePlace("s3://bkt/log", server.storage_options)
-    told, log = compete(place, places.commits_uri(commits), adds=FEWER)
+    told, log = compete(place, places.commits_uri(commits))
     assert log.identity.publish == "fork"
-    check_all_there(told, log, adds=FEWER)
+    check_all_there(told, log)
 
 
 @pytest.mark.parametrize("lie", ["always", "check-then-put"])
