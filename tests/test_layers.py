@@ -11,7 +11,7 @@ from sources import PACKAGE, sources
 
 # From the bottom up. Modules of one row may import each other.
 LAYERS = (
-    ("errors", "clock", "ids", "env", "paths", "_version"),
+    ("errors", "clock", "ids", "env", "locks", "paths", "_version"),
     ("format",),
     ("store",),
     ("commit",),

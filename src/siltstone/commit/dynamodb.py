@@ -83,8 +83,9 @@ class DynamoDbRegistry(LookingHandle[Any]):
         config = require_driver("botocore.config", extra="dynamodb").Config(
             connect_timeout=self._location.connect_timeout_s,
             read_timeout=self._location.timeout_s,
-            # Sending a transaction again is safe: what it finds is read back and compared.
-            retries={"mode": "standard", "total_max_attempts": 3},
+            # The driver must not send a request again by itself: a refusal of the second one would be reported for
+            # a claim that the first one made. Whoever calls asks again, and knows that an answer was lost.
+            retries={"mode": "standard", "total_max_attempts": 1},
             max_pool_connections=16,
         )
         keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")

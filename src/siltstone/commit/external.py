@@ -24,19 +24,23 @@ from siltstone.commit.base import CommitStore, Place
 from siltstone.commit.conditional import ConditionalPut, unknown
 from siltstone.commit.registry import Behind, Claim, Registry, Truncated
 from siltstone.errors import (
+    ClosedError,
     CommitStoreBehindError,
     CommitUnknownError,
     CorruptionError,
     MissingObjectError,
     NotFoundError,
+    PermissionDeniedError,
     SiltstoneError,
     SplitHistoryError,
+    StoreFullError,
     TruncatedError,
     UnavailableError,
     UnsafeStoreError,
 )
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, decode_entry, encode_entry
+from siltstone.ids import is_id
 
 if TYPE_CHECKING:
     from siltstone.env import Env
@@ -64,11 +68,12 @@ class External(CommitStore):
         self._create = ConditionalPut(store, env)
 
     def decide(self, place: Place, proposal: bytes) -> bytes:
-        staged = paths.staged(place.root, place.position, self._env.ids.new())
-        mine = Claim(place.scope, place.position, digest(proposal), place.prev, staged)
+        name = paths.staged("", place.position, self._env.ids.new())
+        staged = place.root + name
+        mine = Claim(place.scope, place.position, digest(proposal), place.prev, name)
         self._stage(staged, proposal)
         won = self._claim(place, mine)
-        if won.value != staged:
+        if won.value != name:
             winner = self._help(place, won)
             self._discard(staged)
             return winner
@@ -88,20 +93,25 @@ class External(CommitStore):
         claim = self._lookup(place)
         try:
             return None if claim is None else self._help(place, claim)
-        except TruncatedError:
-            return None
+        except (TruncatedError, PermissionDeniedError, StoreFullError, CommitUnknownError):
+            return None  # gone, or not ours to publish: what was acknowledged is published
 
     def published(self, place: Place) -> bytes | None:
         """What is published at a place, without asking the registry."""
         if self._publish_by == "create":
             return self._create.decided(place)
-        keys = [info.key for info in self._store.list(place.key)]
+        keys = self._finals(place)
         if len(keys) > 1:
             raise _split(place, keys)
         try:
             return self._store.get(keys[0]) if keys else None
         except NotFoundError:  # truncated since it was listed
             return None
+
+    def _finals(self, place: Place) -> list[str]:
+        """What is published by fork at a place; other objects there are not ours."""
+        found = (info.key for info in self._store.list(place.key))
+        return [key for key in found if is_id(key.removeprefix(f"{place.key}/"))]
 
     # -- stage and claim -------------------------------------------------------------------------
 
@@ -160,7 +170,7 @@ class External(CommitStore):
     def _lookup(self, place: Place) -> Claim | None:
         try:
             return self.registry.lookup(place.scope, place.position)
-        except UnavailableError:
+        except (UnavailableError, ClosedError):
             return None  # what was acknowledged is published, so reading goes on without the registry
 
     # -- publish ---------------------------------------------------------------------------------
@@ -174,7 +184,7 @@ class External(CommitStore):
         for _ in self._env.tries():
             try:
                 self._store.put(name, data)
-                keys = [info.key for info in self._store.list(place.key)]
+                keys = self._finals(place)
             except UnavailableError as error:
                 failure = error
                 continue
@@ -192,19 +202,20 @@ class External(CommitStore):
         published = self.published(place)
         if published is not None:
             return published
-        parsed = paths.parse_staged(place.root, claim.value)
+        staged = place.root + claim.value
+        parsed = paths.parse_staged("", claim.value)
         if parsed is None or parsed[0] != place.position:
             raise CorruptionError(
                 f"the commit store names {claim.value!a} as the staged bytes of {place.key}", object=place.key
             )
         try:
-            data = self._store.get(claim.value)
+            data = self._store.get(staged)
         except NotFoundError:
             return self._close(place, claim)
         if digest(data) != claim.digest:
-            raise CorruptionError(f"{claim.value} does not have the digest that was claimed for it", object=claim.value)
+            raise CorruptionError(f"{staged} does not have the digest that was claimed for it", object=staged)
         published = self._publish(place, data)
-        self._discard(claim.value)
+        self._discard(staged)
         return published
 
     def _close(self, place: Place, claim: Claim) -> bytes:
@@ -221,7 +232,14 @@ class External(CommitStore):
                 object=place.key,
                 position=place.position,
             )
-        if not place.log or self._publish_by != "create":
+        if not place.log:
+            raise MissingObjectError(
+                f"{self.registry.uri} remembers that {place.key} was decided here, but its bytes are gone: "
+                f"what was made here was removed",
+                hint="use another location or root, or another table, namespace or prefix of the commit store",
+                object=place.key,
+            )
+        if self._publish_by != "create":
             raise MissingObjectError(
                 f"{place.key} was claimed, but its staged bytes {claim.value} are gone and it was never published",
                 hint="run `siltstone repair` when no writer is running: it closes the place with an abort entry",

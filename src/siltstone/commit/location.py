@@ -27,6 +27,8 @@ TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 
 COMMON_OPTIONS: Mapping[str, type] = {"timeout_s": float, "insecure": bool, "password_env": str, "ca_file": str}
+SECRET_CHARACTERS_MIN = 4
+"""A shorter secret is not looked for in text: it stands in ordinary words, and taking it out would show it."""
 _SHOWN_OPTIONS = ("table", "namespace", "prefix", "region", "endpoint", "socket")
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -91,7 +93,7 @@ class Location(msgspec.Struct, frozen=True):
         given = [self.password, os.environ.get(self.options.get("password_env", ""), "")]
         given += [str(value) for name, value in self.options.items() if "secret" in name or "token" in name]
         for secret in given:
-            if secret:
+            if len(secret) >= SECRET_CHARACTERS_MIN:
                 text = text.replace(secret, "***")
         return text
 
@@ -128,7 +130,7 @@ def parse_location(
         # The parser's own words may repeat a piece of a password that was not percent-encoded.
         raise _malformed(uri) from None
     path = unquote(parts.path)
-    if parts.fragment or "@" in path or any(ord(c) < 32 or ord(c) == 127 for c in unquote(uri)):
+    if parts.fragment or "@" in parts.path or any(ord(c) < 32 or ord(c) == 127 for c in unquote(uri)):
         raise _malformed(uri)
     merged = _merge_options(query, options, {**COMMON_OPTIONS, **accepts})
     return Location(

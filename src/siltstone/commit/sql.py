@@ -106,9 +106,11 @@ class SqlRegistry(LookingHandle[Any]):
             raise InvalidInputError(
                 f"{location.shown} names no host or no database", hint=f"use {scheme}://user@host:port/database"
             )
-        super().__init__(open_registry, uri, {**options, "ids": ids}, location)
-        self.kind = dialect.kind
         self._dialect = dialect(location)
+        super().__init__(
+            open_registry, self._dialect.settled(uri), {**options, "ids": ids}, self._dialect.location
+        )
+        self.kind = dialect.kind
         self._sql = _Statements(self._dialect, table)
         self._ids = ids
 
@@ -235,7 +237,7 @@ class SqlRegistry(LookingHandle[Any]):
             case None:
                 return None
             case Fault.DENIED:
-                hint = "check user, password, certificate and file permissions"
+                hint = self._dialect.denied_hint
                 return PermissionDeniedError(f"{where} refused access: {words}", hint=hint, subject=where)
             case Fault.UNKNOWN_NAME:
                 hint = "create the database first, or correct its name"
@@ -252,9 +254,9 @@ class SqlRegistry(LookingHandle[Any]):
 
 
 def open_registry(uri: str, *, ids: Ids | None = None, **options: Any) -> SqlRegistry:
-    """Open ``sqlite:///file``, ``postgresql://host/database`` or ``mysql://host/database`` (``mariadb://`` too).
+    """Open ``sqlite:///path/file``, ``postgresql://host/database`` or ``mysql://host/database`` (``mariadb://`` too).
 
-    Options, in the URI's query or as keywords: ``table``, ``timeout_s``, ``insecure``, ``ca_file``, ``socket``,
+    ``sqlite:file`` is relative to the working directory at this moment. Options, in the URI's query or as keywords: ``table``, ``timeout_s``, ``insecure``, ``ca_file``, ``socket``,
     ``password_env`` (the name of an environment variable), ``accept_weak_durability``. Nothing is connected
     before the first call.
     """

@@ -62,6 +62,15 @@ class Dialect(ABC):
         self.location = location
 
     @property
+    def denied_hint(self) -> str:
+        """What to do where access was refused."""
+        return "check user, password and certificate"
+
+    def settled(self, uri: str) -> str:
+        """The URI as it means the same in every process."""
+        return uri
+
+    @property
     def module(self) -> Any:
         """The driver."""
         return require_driver(self.driver, extra="sql")

@@ -1,27 +1,70 @@
 """SQLite: a file on one machine's disk, for the processes of that machine.
 
-What must hold: a commit is on the disk when it returns (write-ahead log, synchronous FULL), and a handle
-never goes on deciding in a file that was removed or replaced.
+What must hold:
+- A commit is on the disk when it returns (write-ahead log, synchronous FULL).
+- A handle never goes on deciding in a file that was removed or replaced, nor, after a change of directory or in
+  another process, in another file than it was opened for.
+- A process that was forked while a connection was open decides nothing. SQLite's own table of locks is inherited, the
+  system's locks are not: the child would believe in locks that it does not hold, and go on in a write-ahead log that
+  the parent removed when it closed.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
+
+import msgspec
 
 from siltstone.commit.sql_dialect import Dialect, Fault
-from siltstone.errors import InvalidInputError
+from siltstone.errors import ForkedError, InvalidInputError
 
 if TYPE_CHECKING:
     from siltstone.commit.location import Location
 
+ABSOLUTE_HINT = "sqlite:///x is an absolute path; write sqlite:x for a file in this directory"
+
+
+class _Process:
+    """The connections that this process has open, and whether it was forked while there were any."""
+
+    def __init__(self) -> None:
+        self.open: set[sqlite3.Connection] = set()
+        self.forked = False
+
+    def after_fork(self) -> None:
+        self.forked = self.forked or bool(self.open)
+        for inherited in self.open:
+            # One reference for ever: closed at the end of this process, it would undo what the parent is writing.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.after_fork)
+
 
 class _SqliteConnection(sqlite3.Connection):
-    """A connection that remembers which file it opened."""
+    """A connection that remembers which file it opened, and is counted while it is open."""
 
     file: tuple[int, int] = (0, 0)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _process.open.add(self)  # first: a fork may come while it opens
+        try:
+            super().__init__(*args, **kwargs)
+        except BaseException:
+            _process.open.discard(self)
+            raise
+
+    def close(self) -> None:
+        super().close()
+        _process.open.discard(self)
 
 
 class Sqlite(Dialect):
@@ -38,20 +81,43 @@ class Sqlite(Dialect):
     table_suffix = " WITHOUT ROWID"
 
     def __init__(self, location: Location) -> None:
-        super().__init__(location)
         path = location.path
         if location.host or location.user or location.password or path in {"", "/"} or path.strip("/") == ":memory:":
             raise InvalidInputError(
                 "the SQLite URI names no file",
                 hint="use sqlite:///absolute/path.db or sqlite:relative/path.db; for tests there is memory://name",
             )
-        # Taken now: a later change of directory must not lead to another file.
+        # Taken now: a change of directory, here or in a process that gets a copy, must not lead to another file.
         self.path = Path(path).absolute()
+        if any(ord(c) < 32 or ord(c) == 127 or "\ud800" <= c <= "\udfff" for c in str(self.path)):
+            raise InvalidInputError(
+                "the path of the SQLite file holds a control character or is no text",
+                hint="use a directory with a plain name",
+            )
+        self._given_absolute = path.startswith("/")
+        super().__init__(msgspec.structs.replace(location, path=str(self.path)))
+
+    @property
+    def denied_hint(self) -> str:
+        hint = "check the permissions of the file and its directory"
+        return f"{hint}; {ABSOLUTE_HINT}" if self._given_absolute else hint
+
+    def settled(self, uri: str) -> str:
+        _, mark, query = uri.partition("?")
+        return f"sqlite://{quote(str(self.path))}{mark}{query}"
 
     def connect(self) -> sqlite3.Connection:
+        if _process.forked:
+            raise ForkedError(
+                f"{self.location.shown}: SQLite was in use before os.fork(), and its locks do not survive a fork",
+                hint="start workers with the multiprocessing start method 'spawn', or open commit stores only in the "
+                "child",
+                subject=self.location.shown,
+            )
         if not self.path.parent.is_dir():
             raise InvalidInputError(
-                f"{self.location.shown}: the directory {self.path.parent} does not exist", hint="create it first"
+                f"{self.location.shown}: the directory {self.path.parent} does not exist",
+                hint=f"create it first; {ABSOLUTE_HINT}" if self._given_absolute else "create it first",
             )
         timeout_s = self.location.timeout_s
         raw = sqlite3.connect(

@@ -18,6 +18,7 @@ from siltstone.format import frame
 FORMAT = 1
 FEATURES: frozenset[str] = frozenset()
 TRUST_MS = 30_000
+COMMITS_URI_MAX = 1024
 BODY_BYTES_MAX = 48 * 1024 * 1024
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     log: Id
     commits: Text = ""  # kind of the commit store; "" where the object store decides
     commits_identity: Text = ""
-    commits_uri: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    commits_uri: Annotated[str, msgspec.Meta(max_length=COMMITS_URI_MAX)] = ""  # for people; cut where longer
     publish: Literal["create", "fork"] = "create"
     guard: Literal["receipt", "witness"] = "receipt"
     trust_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = TRUST_MS

@@ -13,6 +13,7 @@ What must hold:
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from typing import TYPE_CHECKING, Self
 
@@ -22,18 +23,18 @@ from siltstone.errors import (
     CommitUnknownError,
     ConflictError,
     FencedError,
+    ForkedError,
     InternalError,
     SiltstoneError,
     TruncatedError,
     UnavailableError,
-    UnsafeStoreError,
 )
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, Hint, Identity, encode_entry, encode_hint
 from siltstone.log import outcomes
 from siltstone.log.arguments import check_body, check_epoch, check_home, check_mark, check_op
+from siltstone.log.guard import GuardedLog
 from siltstone.log.marks import Entry, Mark
-from siltstone.log.reader import LogReader
 from siltstone.log.truncate import Truncation, truncate
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ CONFLICTS_BEFORE_LOOKING = 3
 CONFLICT_WAIT_MOST_S = 0.02  # whoever is refused saw another get on: there is no fault to wait out
 
 
-class Log(LogReader):
+class Log(GuardedLog):
     """A handle on one log. Threads may share it; appends of one handle go one at a time."""
 
     def __init__(
@@ -66,14 +67,15 @@ class Log(LogReader):
         before_write: Callable[[], None] = lambda: None,
         lookup: Callable[[str], Mark | None] | None = None,
         reopen: Callable[[], Log] | None = None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(store, root, identity, genesis, commits, env=env)
+        super().__init__(store, root, identity, genesis, commits, env=env, lookup=lookup)
         self._writer = writer
         self._before_write = before_write
-        self._lookup = lookup
         self._reopen = reopen
+        self._on_close = on_close
+        self._process = os.getpid()
         self._lock = threading.RLock()
-        self._tip: Mark | None = None
         self._last: Mark | None = None  # end of the last entry this handle was acknowledged
         self._hinted_at = 0
         self._closed = False
@@ -97,19 +99,23 @@ class Log(LogReader):
                 check_home(self, after)
             return self._append(body, after, epoch, op, "data")
 
-    def add(self, body: bytes, *, epoch: int | None = None, op: str = "") -> Mark:
+    def add(self, body: bytes, *, epoch: int | None = None, op: str = "", since: Mark | None = None) -> Mark:
         """Add an entry wherever the log ends, behind whatever gets there first.
 
         With ``op``, an operation that is already in the log or in ``lookup``'s state is not added again: the
-        mark behind its entry is returned. Raises ConflictError only when patience ran out.
+        mark behind its entry is returned. It is looked for behind ``since``, a mark from before the operation
+        first ran, or from the floor on; what was truncated is known to ``lookup`` only. Raises ConflictError
+        only when patience ran out.
         """
+        if since is not None:
+            check_mark(since, "since")
         check_body(body)
         if epoch is not None:
             check_epoch(epoch)
         with self._writing():
             if op != "":
-                return self._add_once(body, epoch, check_op(op))
-            op, mark, done = self._env.ids.new(), self._tip or self._checked_tip(), False
+                return self._add_once(body, epoch, check_op(op), since=since)
+            op, mark, done = self._env.ids.new(), self._fresh_tip() or self._checked_tip(), False
             for _ in self._env.tries(most_s=CONFLICT_WAIT_MOST_S):
                 mark, done = self._rush(body, epoch, op, mark)
                 if done:
@@ -117,12 +123,25 @@ class Log(LogReader):
                 mark = self._checked_tip(mark)
             raise outcomes.crowded(op, mark, self._env.patience_s)
 
-    def _add_once(self, body: bytes, epoch: int | None, op: str, *, checked: bool = True) -> Mark:
+    def _fresh_tip(self) -> Mark | None:
+        """The mark behind this handle's last entry, unless the floor may have passed it since.
+
+        A look that is due for the acknowledgement is taken before the put: it serves both, and nothing is put
+        into a place that was truncated.
+        """
+        if self._tip is not None:
+            self._read_floor(trust_ms=self.identity.trust_ms)
+            if self._floor > self._tip.position:
+                self._tip = None
+        return self._tip
+
+    def _add_once(
+        self, body: bytes, epoch: int | None, op: str, *, since: Mark | None = None, checked: bool = True
+    ) -> Mark:
         """Add an operation that may be there, or be under way, or be run by another at this moment.
 
         No place from the first one read up to the one won goes without a look for ``op``.
         """
-        since: Mark | None = None
         for _ in self._env.tries(most_s=CONFLICT_WAIT_MOST_S):
             found, mark = self._search(op, since)
             if found is not None:
@@ -203,101 +222,42 @@ class Log(LogReader):
         self._hint(entry.position + 1)
         return entry.end
 
-    def _passed(self, op: str, position: int, *, mine: bool) -> bool:
-        """Whether the floor passed a place, asked after it was decided; no error may say that ``mine`` was not."""
-        try:
-            self._read_floor(trust_ms=self.identity.trust_ms if self._trusting else 0)
-        except SiltstoneError as error:
-            self._tip = None
-            if not mine:
-                raise
-            raise outcomes.unfinished("the floor can't be read", op, position, error) from error
-        return position < self._floor
-
-    @property
-    def _trusting(self) -> bool:
-        return self.identity.guard == "receipt" and self.identity.publish == "create"
-
-    def _read_floor(self, *, trust_ms: int = 0) -> None:
-        failure: UnavailableError | None = None
-        for _ in self._env.tries():
-            try:
-                self.floor_now(trust_ms=trust_ms)
-            except UnavailableError as error:
-                failure = error
-            else:
-                return
-        if failure is not None:
-            raise failure
-
-    def _folded(self, op: str, position: int) -> Mark:
-        """The mark behind an operation that was folded while its writer waited; raises where nobody can tell."""
-        self._tip = None
-        try:
-            found = self._lookup(op) if self._lookup else None
-        except SiltstoneError as error:
-            raise outcomes.passed(op, position, self._floor) from error
-        if found is None:
-            raise outcomes.passed(op, position, self._floor)
-        return found
-
-    def _witness(self, entry: Entry, data: bytes | None) -> None:
-        if data is None or digest(data) != entry.digest:
-            raise outcomes.unfinished("it is gone again", entry.op, entry.position, None)
-        key = paths.witness(self.root, entry.position, entry.nonce)
-        failure: SiltstoneError | None = None
-        for _ in self._env.tries():
-            try:
-                self.store.put(key, data)
-                self._check_alone(entry)
-            except UnsafeStoreError:
-                raise
-            except SiltstoneError as error:
-                failure = error
-                if not isinstance(error, UnavailableError):
-                    break
-            else:
-                return
-        self._tip = None
-        raise outcomes.unfinished("its witness was not", entry.op, entry.position, failure) from failure
-
-    def _check_alone(self, entry: Entry) -> None:
-        """Raise UnsafeStoreError where someone else was told that the place is theirs."""
-        others = []
-        for info in self.store.list(f"{self.root}{paths.WITNESS}/{paths.digits(entry.position)}"):
-            parsed = paths.parse_witness(self.root, info.key)
-            if parsed is not None and parsed[1] != entry.nonce:
-                others.append(parsed[1])
-        if others:
-            self._tip = None
-            raise outcomes.not_alone(self.store.uri, entry, others)
-
     # -- fencing ---------------------------------------------------------------------------------
 
-    def fence(self, epoch: int, *, confirm: Callable[[], bool] = lambda: True) -> Mark:
+    def fence(self, epoch: int, *, op: str = "", confirm: Callable[[], bool] = lambda: True) -> Mark:
         """Put an entry of a higher epoch at the tip, behind whatever got in first; return the mark behind it.
 
-        ``confirm`` is asked afterwards whether the epoch is still the caller's. Raises FencedError where
-        another writer has that epoch or a higher one.
+        ``confirm`` is asked afterwards whether the epoch is still the caller's. After a CommitUnknownError the
+        same call with its ``op`` finds a fence that was put. Raises FencedError where another writer has that
+        epoch or a higher one.
         """
         check_epoch(epoch)
         with self._writing():
             mark = self._checked_tip(self._tip)
-            op = self._env.ids.new()
+            op = check_op(op) if op else self._env.ids.new()
             for _ in self._env.tries():
                 if mark.epoch >= epoch:
-                    raise self._fenced(epoch, mark.epoch, mark.position - 1)
+                    found = self.find(op) if mark.epoch == epoch else None
+                    if found is None or found.kind != "fence":
+                        raise self._fenced(epoch, mark.epoch, mark.position - 1)
+                    return self._stands(found.end, epoch, op, confirm)
                 try:
                     end = self._append(b"", mark, epoch, op, "fence")
                 except ConflictError as error:
                     mark = _end_of(error)
                     continue
-                self._read_floor()
-                if end.position - 1 < self._floor or not confirm():
-                    self._tip = None
-                    raise self._fenced(epoch, None, end.position - 1)
-                return end
+                return self._stands(end, epoch, op, confirm)
             raise UnavailableError(f"the log grew all the time while it was fenced ({self._env.patience_s} s)")
+
+    def _stands(self, end: Mark, epoch: int, op: str, confirm: Callable[[], bool]) -> Mark:
+        """``end`` of a fence that was put, if the floor has not passed it and the epoch is still the caller's."""
+        try:
+            self._read_floor()
+        except SiltstoneError as error:
+            raise outcomes.unfinished("the floor can't be read", op, end.position - 1, error) from error
+        if end.position - 1 < self._floor or not confirm():
+            raise self._fenced(epoch, None, end.position - 1)
+        return end
 
     def _fenced(self, epoch: int, found: int | None, position: int, who: str = "") -> FencedError:
         self._tip = None
@@ -352,17 +312,24 @@ class Log(LogReader):
 
         Raises UnsafeStoreError where the store has replaced the entry that was acknowledged last.
         """
-        with self._lock:
+        self._check_process()
+        with self._lock, contextlib.ExitStack() as ending:
             if self._closed:
                 return
             self._closed = True
+            ending.callback(self._on_close)
             if self._last is not None:
                 if self._last.position > self._hinted_at:
                     self._write_hint(self._last.position)
                 self.check_receipt(self._last)
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise ForkedError(f"{self!r} was opened before os.fork()", hint="open the log again in the child")
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
+        self._check_process()
         with self._lock:
             if self._closed:
                 raise ClosedError(f"this handle on {self!r} was closed", hint="open the log again")

@@ -19,7 +19,7 @@ from siltstone.commit.external import External
 from siltstone.env import REAL, Env
 from siltstone.errors import InvalidInputError, NotFoundError, SplitHistoryError, WrongCommitStoreError
 from siltstone.format.frame import digest
-from siltstone.format.records import TRUST_MS, Identity, decode_identity, encode_identity
+from siltstone.format.records import COMMITS_URI_MAX, TRUST_MS, Identity, decode_identity, encode_identity
 from siltstone.log.log import Log
 from siltstone.store.connect import open_store
 from siltstone.store.probe import probe_once
@@ -92,6 +92,7 @@ def open_log(
         writer=writer,
         before_write=lambda: _check_writable(store, found.identity, registry, check),
         lookup=lookup,
+        on_close=registry.close if registry is not None and isinstance(commits, str) else lambda: None,
         reopen=partial(open_log, store, commits=registry, root=root, probe=probe, writer=writer, lookup=lookup),
     )
 
@@ -114,7 +115,7 @@ def read_identity(store: Store, root: str) -> FoundIdentity | None:
 
 def identity_place(store: Store, root: str) -> Place:
     """Where a log's identity is decided. Its scope names the location, since there is no uuid yet."""
-    scope = f"identity:{digest(f'{store.location}/{root}'.encode())}"
+    scope = f"identity:{digest(f'{store.location}/{root}'.encode('utf-8', 'surrogateescape'))}"
     return Place(key=f"{root}{paths.IDENTITY}", scope=scope, root=root)
 
 
@@ -131,7 +132,7 @@ def _create(
         log=env.ids.new(),
         commits=registry.kind if registry else "",
         commits_identity=registry.identity() if registry else "",
-        commits_uri=registry.uri if registry else "",
+        commits_uri=registry.uri[:COMMITS_URI_MAX] if registry else "",
         publish="create" if registry is None or honest else "fork",
         guard=guard,
         trust_ms=trust_ms,

@@ -27,6 +27,7 @@ from siltstone.errors import (
 )
 from siltstone.format.frame import digest
 from siltstone.format.records import Floor, Identity, decode_floor, decode_hint
+from siltstone.locks import ForkLock
 from siltstone.log.arguments import check_mark, check_op
 from siltstone.log.marks import Entry, Mark, check_follows, read_entry
 
@@ -40,7 +41,7 @@ STEPS = 2  # entries to follow one by one before looking further ahead
 CHASES_MAX = 1000
 LOOKS_PAST = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # a hole is seen where the entries behind it reach as far as it is wide
 SHOWN_TOGETHER = 256
-SHOWN_BYTES = 1024 * 1024
+SHOWN_BYTES = 8 * 1024 * 1024
 
 
 class FloorObject(NamedTuple):
@@ -64,6 +65,7 @@ class LogReader:
         self._env = env
         self._floor = 0
         self._floor_read_at: float | None = None
+        self._floor_lock = ForkLock()
 
     # -- places ----------------------------------------------------------------------------------
 
@@ -97,8 +99,9 @@ class LogReader:
             position = paths.parse_floor(self.root, info.key)
             if position is not None:
                 found.append(FloorObject(position, info.modified_ms))
-        self._floor = max(self._floor, found[-1].position if found else 0)
-        self._floor_read_at = started
+        with self._floor_lock:  # an older listing that ends later must not lower what is known
+            self._floor = max(self._floor, found[-1].position if found else 0)
+            self._floor_read_at = max(started, self._floor_read_at or started)
         return found
 
     def floor_now(self, *, trust_ms: int) -> int:
@@ -292,6 +295,7 @@ class LogReader:
             self._look_past(end)
         mark, highest = after, after.epoch
         ready: list[Entry] = []
+        waiting = 0
         for data in self.published_many(after.position, end.position):
             if data is None:
                 raise self._gone(mark.position)
@@ -304,11 +308,12 @@ class LogReader:
             highest = max(highest, entry.epoch)
             mark = entry.end
             ready.append(entry)
-            if len(ready) >= SHOWN_TOGETHER or len(data) >= SHOWN_BYTES:
+            waiting += len(data)
+            if len(ready) >= SHOWN_TOGETHER or waiting >= SHOWN_BYTES:
                 yield from self._shown(ready)
-                ready = []
+                ready, waiting = [], 0
         yield from self._shown(ready)
-        if mark.position >= end.position and mark.digest != end.digest:
+        if mark.position == end.position and mark.digest != end.digest:
             self._check_not_passed(after.position)
             raise CorruptionError(f"entry {end.position - 1} is not the one it was", position=end.position - 1)
 

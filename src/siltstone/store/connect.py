@@ -38,4 +38,4 @@ def open_store(
         if not place.bucket:
             raise InvalidInputError("memory:// needs a name", hint="write memory://anything")
         return MeteredStore(MemoryStore("/".join(filter(None, (place.bucket, place.path)))))
-    return MeteredStore(RemoteStore(str(place), storage_options))
+    return MeteredStore(RemoteStore(str(uri), storage_options))

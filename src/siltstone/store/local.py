@@ -57,6 +57,7 @@ class LocalStore(Store):
         self.sync = sync
         self._ids = SystemIds()
         self._checked: set[str] = set()
+        self._durable: set[str] = set()
         if os.path.lexists(self.root) and not Path(self.root).is_dir():
             raise InvalidInputError(f"{self.uri} is not a directory", hint="name a directory, or a path that is free")
 
@@ -188,17 +189,29 @@ class LocalStore(Store):
             self._sync_directory(path)
 
     def _sync_directory(self, path: str) -> None:
-        """Make the name of ``path`` last."""
+        """Make the name of ``path`` last, and once for each handle those of the directories above it.
+
+        Another may have made a directory and died before it was synced. Every error here comes after the
+        effect, so it is one of an unknown outcome.
+        """
         if not self.sync:
             return
+        directory = os.path.dirname(path)  # noqa: PTH120
+        above = os.path.dirname(self.root)  # noqa: PTH120
         try:
-            file = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
+            _sync(directory)
+            if directory not in self._durable:
+                parent = directory
+                while parent not in {above, "/"}:
+                    parent = os.path.dirname(parent)  # noqa: PTH120
+                    _sync(parent)
+                self._durable.add(directory)
         except OSError as error:
-            self._raise(error, "sync", path)
+            raise UnavailableError(
+                f"{path} was written, but its directory can't be synced: {os.strerror(error.errno or 0).lower()}",
+                hint="it may not survive a power cut; check the disk, or open the store with sync=False",
+                object=path,
+            ) from error
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -249,6 +262,17 @@ class LocalStore(Store):
 
     def __repr__(self) -> str:
         return f"LocalStore({self.uri}{'' if self.sync else ', sync=False'})"
+
+
+def _sync(directory: str) -> None:
+    file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # file systems that sync names by themselves
+            raise
+    finally:
+        os.close(file)
 
 
 def _read(file: int, start: int, length: int) -> bytes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import bisect
-import threading
 from typing import TYPE_CHECKING, ClassVar
 
 from siltstone import paths
 from siltstone.clock import Clock, SystemClock
 from siltstone.errors import AlreadyExistsError, CorruptionError, NotFoundError
+from siltstone.locks import ForkLock
 from siltstone.store.base import OBJECT_BYTES_MAX, ObjectInfo, Store, Traits
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class MemoryBucket:
     """Keys and bytes under one lock; every method is atomic."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = ForkLock()
         self.objects: dict[str, tuple[bytes, int]] = {}
         self.keys: list[str] = []
 

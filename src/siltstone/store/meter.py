@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from siltstone.locks import ForkLock
 from siltstone.store.base import OBJECT_BYTES_MAX, ObjectInfo, Store
 from siltstone.store.wrapper import StoreWrapper
 
@@ -33,7 +33,7 @@ class MeteredStore(StoreWrapper):
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self.reset()
 
     def reset(self) -> None:

@@ -51,6 +51,7 @@ class StoreUri(NamedTuple):
     scheme: str
     bucket: str
     path: str
+    account: str = ""  # of Azure, where an abfss:// URI names it
 
     def __str__(self) -> str:
         if self.scheme == "file":
@@ -98,18 +99,18 @@ def _parse_parts(scheme: str, parts: SplitResult) -> StoreUri:
                 f"file://{parts.netloc}/... names a host", hint="write file:///path with three slashes"
             )
         return StoreUri("file", "", os.path.abspath(parts.path or "/"))  # noqa: PTH100
-    bucket = parts.netloc
+    bucket, account = parts.netloc, ""
     if "@" in bucket:  # abfs[s]://container@account.host/path
         container, _, host = bucket.partition("@")
         if ":" in container:
             raise InvalidInputError("the store URI holds a password", hint="pass credentials in storage_options")
-        bucket = container if host else bucket
+        bucket, account = container, host.partition(".")[0]
     if not bucket and scheme != "memory":
         raise InvalidInputError(f"the store URI {scheme}:// names no bucket", hint=f"write {scheme}://bucket/path")
     path = "/".join(s for s in parts.path.split("/") if s not in {"", "."})
     if ".." in path.split("/"):
         raise InvalidInputError("the store URI holds '..'", hint="name the directory itself")
-    return StoreUri(scheme, bucket, path)
+    return StoreUri(scheme, bucket, path, account)
 
 
 def _shown(text: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from siltstone import paths
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 4
 WRITERS = 8
+PATIENCE_S = 5.0  # a store that gives no answer for so long is not there
 REMEDY = "pass commits= with a sqlite, postgresql, mysql, redis, etcd or dynamodb URI; see docs/commit-stores.md"
 
 
@@ -64,10 +65,11 @@ def probe(store: Store, *, env: Env = REAL, rounds: int = ROUNDS, writers: int =
 
     Raises PermissionDeniedError, UnavailableError or InvalidInputError where it can't be tried at all.
     """
+    env = replace(env, patience_s=min(env.patience_s, PATIENCE_S))
     prefix = f"{paths.PROBE}/{env.ids.new()}"  # one directory for all probes: on a disk an empty one stays
     keys = [f"{prefix}-twice", *(f"{prefix}-race{n}" for n in range(rounds))]
     try:
-        findings = [_read_back(store, keys[0]), _create_twice(store, keys[0])]
+        findings = [_read_back(store, keys[0], env), _create_twice(store, keys[0], env)]
         findings += [_race(store, key, number, writers) for number, key in enumerate(keys[1:])]
         findings.append(_listing(store, prefix, keys))
     except BaseException:
@@ -79,23 +81,33 @@ def probe(store: Store, *, env: Env = REAL, rounds: int = ROUNDS, writers: int =
 
 
 _probed: dict[str, ProbeReport] = {}
-_probed_lock = threading.Lock()
 
 
 def probe_once(store: Store) -> ProbeReport:
     """As ``probe``, once per process and bucket."""
-    name = store.domain
-    with _probed_lock:
-        found = _probed.get(name)
+    found = _probed.get(store.domain)
     if found is None:
-        found = probe(store)
-        with _probed_lock:
-            _probed[name] = found
+        found = _probed[store.domain] = probe(store)
     return found
 
 
-def _read_back(store: Store, key: str) -> Finding:
-    store.create(key, b"first")
+def _created(store: Store, key: str, data: bytes, env: Env) -> bool:
+    """Whether a create was accepted; one whose answer was lost is sent again, and one's own object is one's own."""
+    failure: UnavailableError | None = None
+    for _ in env.tries():
+        try:
+            store.create(key, data)
+        except AlreadyExistsError:
+            return failure is not None and store.get(key) == data
+        except UnavailableError as error:
+            failure = error
+            continue
+        return True
+    raise failure or UnavailableError(f"{store.uri} gave no answer")
+
+
+def _read_back(store: Store, key: str, env: Env) -> Finding:
+    _created(store, key, b"first", env)
     try:
         ok = store.get(key) == b"first"
     except NotFoundError:
@@ -104,12 +116,8 @@ def _read_back(store: Store, key: str) -> Finding:
     return Finding("read after write", ok, detail)
 
 
-def _create_twice(store: Store, key: str) -> Finding:
-    try:
-        store.create(key, b"second")
-        refused = False
-    except AlreadyExistsError:
-        refused = True
+def _create_twice(store: Store, key: str, env: Env) -> Finding:
+    refused = not _created(store, key, b"second", env)
     kept = store.get(key) == b"first"
     if refused and kept:
         return Finding("create twice", ok=True, detail="a second create is refused and changes nothing")
@@ -137,7 +145,10 @@ def _race(store: Store, key: str, number: int, writers: int) -> Finding:
     name = f"race {number + 1}"
     if len(winners) > 1:
         return Finding(name, ok=False, detail=f"{len(winners)} of {writers} concurrent creates of one object succeeded")
-    body = store.get(key)
+    try:
+        body = store.get(key)
+    except NotFoundError:
+        raise UnavailableError(f"{store.uri} answered none of {writers} creates", hint="try again") from None
     if winners and body != b"writer %d" % winners[0]:
         return Finding(name, ok=False, detail="the object of the winner of a race was overwritten by a loser")
     return Finding(name, ok=True, detail=f"of {writers} concurrent creates one succeeded")

@@ -3,8 +3,8 @@
 What must hold:
 - No request is made before it is needed, and none with an obstore handle from before a fork: obstore
   is not fork safe, so a child gets ForkedError where using it could hang.
-- ``create`` is one conditional PUT. obstore may repeat it inside and then report one's own object as
-  another's; the commit layer reads back, so nothing here guesses.
+- ``create`` is one conditional PUT, sent once: were obstore to repeat it inside, the answer to the repetition
+  would hide that the first may have taken effect. The commit layer repeats, and knows.
 - A handle pickles as its URI and options; credentials from the environment stay in the environment.
 """
 
@@ -34,6 +34,7 @@ from siltstone.errors import (
     StoreFullError,
     UnavailableError,
 )
+from siltstone.locks import ForkLock
 from siltstone.store.base import OBJECT_BYTES_MAX, ObjectInfo, Store, Traits
 from siltstone.store.options import StoreUri, parse_uri, resolve_options, scrub
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 IN_FLIGHT = 96
 AHEAD = 2 * IN_FLIGHT  # queued reads keep every thread busy while the oldest one is waited for
+AHEAD_FIRST = 16  # until it is known how large the objects are
+AHEAD_BYTES = 64 * 1024 * 1024
 CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "allow_http", "user_agent", "proxy_url", "pool_idle_timeout"})
 OWN_OPTIONS = frozenset({"known_good"})
 RETRY = {
@@ -49,8 +52,16 @@ RETRY = {
     "retry_timeout": timedelta(seconds=20),
     "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=2), "base": 2},
 }
+NO_RETRY = {**RETRY, "max_retries": 0}
 _ENDPOINTS = {
-    "s3": ("endpoint", "aws_endpoint", "endpoint_url", "aws_endpoint_url"),
+    "s3": (
+        "endpoint",
+        "aws_endpoint",
+        "endpoint_url",
+        "aws_endpoint_url",
+        "endpoint_url_s3",
+        "aws_endpoint_url_s3",
+    ),
     "gs": ("base_url", "google_base_url"),
     "az": ("endpoint", "azure_endpoint", "azure_storage_endpoint", "use_emulator", "azure_storage_use_emulator"),
 }
@@ -59,6 +70,7 @@ _ENDPOINT_VARIABLES = {
     "gs": ("GOOGLE_BASE_URL",),
     "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_STORAGE_USE_EMULATOR"),
 }
+_ACCOUNTS = ("account_name", "azure_storage_account_name", "azure_account_name")
 _STORES = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
@@ -96,24 +108,43 @@ class RemoteStore(Store):
         self._options = dict(storage_options or {})
         self._place: StoreUri = parse_uri(uri)
         self.uri = str(self._place)
+        self._keep_account()
         given = resolve_options(self._options, frozenset())
         self._secrets = given
         self._config, self._client = _split(given)
         self.endpoint = _endpoint(self._place.scheme, self._config)
+        if "@" in self.endpoint:
+            raise InvalidInputError(
+                f"the endpoint of {self.uri} holds a user or password", hint="pass credentials in options of their own"
+            )
         if self.endpoint.startswith("http://"):
             self._client["allow_http"] = True
+        self._service = " ".join(filter(None, (_account(self._place.scheme, self._config), self.endpoint)))
         trusted = given.get("known_good", "" if self.endpoint else "true") == "true"
         self.traits = Traits(kind=self._place.scheme, known_good=trusted, cheap_probes=False)
         self._store: Any = None
-        self._lock = threading.Lock()
+        self._creator: Any = None
+        self._lock = ForkLock()
+
+    def _keep_account(self) -> None:
+        """An account that the URI names is an option from here on; another one beside it is refused."""
+        account = self._place.account
+        given = next((self._options[name] for name in _ACCOUNTS if name in self._options), "")
+        if account and given and given != account:
+            raise InvalidInputError(
+                f"the URI of {self.uri} names the account {account!a}, the options {given!a}",
+                hint="leave out one of the two",
+            )
+        if account and not given:
+            self._options["account_name"] = account
 
     @property
     def location(self) -> str:
-        return f"{self.uri} at {self.endpoint}" if self.endpoint else self.uri
+        return f"{self.uri} at {self._service}" if self._service else self.uri
 
     @property
     def domain(self) -> str:
-        return f"{self._place.scheme}://{self._place.bucket} at {self.endpoint}"
+        return f"{self._place.scheme}://{self._place.bucket} at {self._service}"
 
     def get(self, key: str, *, limit: int = OBJECT_BYTES_MAX) -> bytes:
         def read(store: Any) -> bytes:
@@ -132,11 +163,16 @@ class RemoteStore(Store):
         return [bytes(part) for part in found]
 
     def get_many(self, keys: Iterable[str], *, limit: int = OBJECT_BYTES_MAX) -> Iterator[bytes | None]:
+        ahead, largest = AHEAD_FIRST, 1
+
         def read(key: str) -> bytes | None:
+            nonlocal largest
             try:
-                return self.get(key, limit=limit)
+                data = self.get(key, limit=limit)
             except NotFoundError:
                 return None
+            largest = max(largest, len(data))
+            return data
 
         self._connected()
         pool = _process.threads()
@@ -144,8 +180,9 @@ class RemoteStore(Store):
         try:
             for key in keys:
                 waiting.append(pool.submit(read, key))
-                if len(waiting) >= AHEAD:
+                while len(waiting) >= ahead:
                     yield waiting.popleft().result()
+                    ahead = max(2, min(AHEAD, AHEAD_BYTES // largest))
             while waiting:
                 yield waiting.popleft().result()
         finally:
@@ -160,7 +197,10 @@ class RemoteStore(Store):
         return _info(meta)
 
     def create(self, key: str, data: bytes) -> None:
-        self._call("create", key, lambda store: obstore.put(store, key, data, mode="create", use_multipart=False))
+        def put(store: Any) -> None:
+            obstore.put(store, key, data, mode="create", use_multipart=False)
+
+        self._call("create", key, put)
 
     def put(self, key: str, data: bytes) -> None:
         self._call("put", key, lambda store: obstore.put(store, key, data))
@@ -209,7 +249,7 @@ class RemoteStore(Store):
 
     def _call(self, verb: str, key: str, work: Callable[[Any], Any]) -> Any:
         paths.check_key(key)
-        store = self._connected()
+        store = self._connected(once=verb == "create")
         try:
             return work(store)
         except SiltstoneError:
@@ -217,7 +257,8 @@ class RemoteStore(Store):
         except Exception as error:
             self._raise(error, verb, key)
 
-    def _connected(self) -> Any:
+    def _connected(self, *, once: bool = False) -> Any:
+        """obstore's handle; with ``once``, one that sends a request a single time."""
         if _process.forked:
             raise ForkedError(
                 f"{self.uri} was used before os.fork(), and object store connections do not survive a fork",
@@ -226,10 +267,11 @@ class RemoteStore(Store):
         with self._lock:
             if self._store is None:
                 _process.used = True
-                self._store = self._connect()
-            return self._store
+                self._store = self._connect(RETRY)
+                self._creator = self._connect(NO_RETRY)
+            return self._creator if once else self._store
 
-    def _connect(self) -> Any:
+    def _connect(self, retry: Mapping[str, Any]) -> Any:
         kind: Any = _STORES[self._place.scheme]
         try:
             return kind(
@@ -237,7 +279,7 @@ class RemoteStore(Store):
                 prefix=self._place.path or None,
                 config=self._config,
                 client_options=self._client,
-                retry_config=RETRY,
+                retry_config=retry,
             )
         except obstore_errors.UnknownConfigurationKeyError as error:
             name = re.search(r"key: '([A-Za-z0-9_]+)'", str(error))
@@ -280,6 +322,14 @@ def _split(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
 def _endpoint(scheme: str, config: Mapping[str, str]) -> str:
     given = next((config[name] for name in _ENDPOINTS[scheme] if config.get(name)), "")
     return given or next((os.environ[name] for name in _ENDPOINT_VARIABLES[scheme] if os.environ.get(name)), "")
+
+
+def _account(scheme: str, config: Mapping[str, str]) -> str:
+    """Azure names a container below an account; elsewhere a bucket's name is enough."""
+    if scheme != "az":
+        return ""
+    given = next((config[name] for name in _ACCOUNTS if name in config), "")
+    return given or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
 
 
 def _info(meta: Any) -> ObjectInfo:

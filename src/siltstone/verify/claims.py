@@ -84,5 +84,5 @@ def contradicts(claim: Claim, entry: Entry) -> bool:
 
 def has_staged(log: Log, claim: Claim) -> bool:
     """Whether the bytes that a claim names are there."""
-    parsed = paths.parse_staged(log.root, claim.value)
-    return parsed is not None and parsed[0] == claim.position and log.store.head(claim.value) is not None
+    parsed = paths.parse_staged("", claim.value)
+    return parsed is not None and parsed[0] == claim.position and log.store.head(log.root + claim.value) is not None

@@ -109,12 +109,26 @@ def walk(log: Log, *, progress: Progress | None = None) -> Findings:
         if parsed is not None and parsed[0] >= findings.start.position:
             findings.published.setdefault(parsed[0], []).append(info.key)
     findings.staged = sum(1 for _ in log.store.list(f"{log.root}{paths.STAGED}"))
+    _fill_gaps(log, findings)
     _read_entries(log, findings, progress)
     _read_witnesses(log, findings, witnesses)
     judge(findings)
     check_commit_store(log, findings)
     _forget_truncated(log, findings)
     return findings
+
+
+def _fill_gaps(log: Log, findings: Findings) -> None:
+    """Look again for what the listing did not show: that of a directory at work is no picture of one moment."""
+    listed = sorted(findings.published)
+    for before, after in zip([findings.start.position - 1, *listed], listed, strict=False):
+        for position in range(before + 1, after) if after - before <= GAP_ENTRIES_MAX else ():
+            keys = [paths.entry(log.root, position)]
+            if log.identity.publish == "fork":
+                keys = [info.key for info in log.store.list(keys[0]) if paths.parse_entry(log.root, info.key)]
+            found = [key for key in keys if log.store.head(key) is not None]
+            if found:
+                findings.published[position] = found
 
 
 def _read_entries(log: Log, findings: Findings, progress: Progress | None) -> None:

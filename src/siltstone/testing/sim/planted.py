@@ -239,7 +239,7 @@ MISTAKES = (
             change(
                 f"{EXTERNAL}._claim",
                 "doubt = error\n            continue",
-                "self._discard(mine.value)\n            raise",
+                "self._discard(place.root + mine.value)\n            raise",
             ),
         ),
     ),
