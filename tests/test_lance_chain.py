@@ -222,6 +222,24 @@ def test_lock__pickled__is_the_same_lock(sqlite_uri):
     assert (copy.dataset, copy.patience_s) == (URI, 70)
 
 
+def test_lock__relative_path_pickled_while_held__worker_in_another_directory_sees_the_hold(tmp_path, monkeypatch):
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.chdir(tmp_path)
+    lock = commit_lock("sqlite:claims.db", dataset=URI)
+    (there / "lock").write_bytes(pickle.dumps(lock))
+    script = (
+        "import pickle, pathlib\n"
+        "lock = pickle.loads(pathlib.Path('lock').read_bytes())\n"
+        "print(lock.registry.newest({scope!r}).value.split()[0])\n"
+    )
+    with lock(1):
+        command = [sys.executable, "-c", script.format(scope=SCOPE)]
+        done = subprocess.run(command, cwd=there, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "hold\n"
+    assert [path.name for path in there.iterdir()] == ["lock"]
+
+
 # -- what is refused -----------------------------------------------------------------------------
 
 

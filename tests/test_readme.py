@@ -69,3 +69,4 @@ def test_readme__every_block__prints_what_it_shows(reader):
             printed = caught.getvalue()
         ran += 1
     assert ran >= 5
+    assert (reader / "claims.db").exists()  # where the reader works, not at the root of the disk

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import os
+import pickle
 import sqlite3
 import ssl
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
@@ -13,6 +16,7 @@ import pytest
 
 from siltstone.commit import connect
 from siltstone.commit.connect import open_registry, supported_schemes
+from siltstone.commit.location import parse_location
 from siltstone.commit.memory import MemoryRegistry
 from siltstone.errors import CorruptionError, InvalidInputError, MissingDependencyError, PermissionDeniedError
 
@@ -187,6 +191,79 @@ def test_sqlite__relative_path__is_bound_when_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     registry.identity()
     assert (tmp_path / "claims.db").exists()
+
+
+@pytest.mark.parametrize("name", ["plain", "a b@c?d#e%f", "größer"])
+def test_sqlite__relative_path_pickled__reaches_the_same_file_from_another_directory(tmp_path, monkeypatch, name):
+    here, there = tmp_path / name, tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    with open_registry("sqlite:claims.db?table=mine") as registry:
+        before = registry.identity()
+        copied = pickle.dumps(registry)
+        monkeypatch.chdir(there)
+        with pickle.loads(copied) as copy, open_registry(registry.uri) as shown:
+            assert [copy.identity(), shown.identity()] == [before, before]
+            assert copy.uri == shown.uri == registry.uri
+    assert registry.uri.startswith("sqlite:///")
+    assert registry.uri.endswith("/claims.db?table=mine")
+    assert list(there.iterdir()) == []
+
+
+def test_sqlite__directory_whose_name_is_no_text__refused_when_opened(tmp_path, monkeypatch):
+    odd = tmp_path / os.fsdecode(b"\xff\xfe")
+    try:
+        odd.mkdir()
+    except OSError:
+        pytest.skip("this file system has no such names")
+    monkeypatch.chdir(odd)
+    with pytest.raises(InvalidInputError, match="plain name"):
+        open_registry("sqlite:claims.db")
+
+
+RELATIVE = "write sqlite:x for a file in this directory"
+
+
+def test_sqlite__absolute_path_to_nowhere__says_how_to_write_a_relative_one(tmp_path, monkeypatch):
+    with pytest.raises(InvalidInputError, match=RELATIVE):
+        open_registry("sqlite:///absent-directory/claims.db").identity()
+    with pytest.raises(PermissionDeniedError, match=RELATIVE):
+        open_registry(f"sqlite://{tmp_path}").identity()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInputError) as raised:
+        open_registry("sqlite:absent/claims.db").identity()
+    assert RELATIVE not in str(raised.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can become another user")
+def test_sqlite__three_slashes_and_not_root__says_how_to_write_a_relative_one():
+    script = (
+        "import os\n"
+        "from siltstone.commit.connect import open_registry\n"
+        "registry = open_registry('sqlite:///absent-claims.db')\n"
+        "os.setgid(65534)\n"
+        "os.setuid(65534)\n"
+        "try:\n"
+        "    registry.identity()\n"
+        "except Exception as error:\n"
+        "    print(error.kind, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("permission-denied ")
+    assert RELATIVE in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"), [("e", "the server refused"), ("ser", "the server refused"), ("refused", "the server ***")]
+)
+def test_scrub__secret_of_a_few_letters__leaves_the_words_whole(secret, shown):
+    for uri, options in (
+        (f"postgresql://u:{secret}@127.0.0.1/db", {}),
+        ("dynamodb://table", {"aws_session_token": secret}),
+    ):
+        location = parse_location(uri, options, accepts={"aws_session_token": str})
+        assert location.scrub("the server refused") == shown
 
 
 def test_sqlite__locked_by_another__unavailable_in_time(tmp_path):

@@ -105,11 +105,11 @@ def test_commit_lock__used_before_the_fork__child_never_gets_inside(tmp_path):
     assert child.was_told()
 
 
-def test_add__log_used_before_the_fork__child_acknowledges_nothing(tmp_path):
+def test_add__log_opened_again_in_a_forked_child__acknowledges_nothing(tmp_path):
     uri = f"sqlite://{tmp_path}/claims.db"
     log = siltstone.open_log(tmp_path / "log", commits=uri, create=True)
     log.add(b"parent")
-    child = Child(lambda: log.add(b"child"))
+    child = Child(lambda: siltstone.open_log(tmp_path / "log", commits=uri).add(b"child"))
     log.close()
     assert child.was_told()
     with siltstone.open_log(tmp_path / "log", commits=uri) as again:

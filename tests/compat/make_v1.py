@@ -18,7 +18,7 @@ from siltstone.store.local import LocalStore
 from siltstone.store.wrapper import StoreWrapper
 from siltstone.testing.manual import SeededIds, manual_env
 
-COMMITS = "sqlite:claims.db"  # relative, so that no machine's path is part of what is written
+COMMITS = "sqlite:claims.db"  # recorded as given by the siltstone that wrote v1, so no machine's path is in it
 
 
 class Untrusted(StoreWrapper):

@@ -24,7 +24,7 @@ given. Names what is missing, overwritten or lost, with its op id. Writes nothin
 
 Examples:
   siltstone verify s3://bucket/path
-  siltstone verify DIR --commits sqlite:///claims.db --json
+  siltstone verify DIR --commits sqlite:claims.db --json
 """
 _REPAIR = """\
 Puts back what witnesses, staged bytes and the chain prove, and appends lost operations again, each once. Run it
@@ -32,7 +32,7 @@ when no writer is running. Exit code 1 where something is left that it can't men
 
 Examples:
   siltstone repair s3://bucket/path --dry-run
-  siltstone repair DIR --commits sqlite:///claims.db --adopt
+  siltstone repair DIR --commits sqlite:claims.db --adopt
 """
 
 

@@ -50,9 +50,7 @@ def add_store(parser: argparse.ArgumentParser, *, what: str, name: str = "uri", 
     """The URI that a verb works on, and what is needed to reach it."""
     parser.add_argument(name, metavar=name.upper(), help=f"{what}: a directory or a URI (s3://, gs://, az://, file://)")
     if commits:
-        parser.add_argument(
-            "--commits", metavar="URI", help="the commit store that decides, such as sqlite:///claims.db"
-        )
+        parser.add_argument("--commits", metavar="URI", help="the commit store that decides, such as sqlite:claims.db")
     parser.add_argument(
         "--storage-option",
         action="append",

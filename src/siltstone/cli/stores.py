@@ -31,7 +31,7 @@ Examples:
 
 # One line for each family, with what tells it from the others.
 _REMEDIES = {
-    "sqlite": ("sqlite:///path/claims.db", "all writers on one machine"),
+    "sqlite": ("sqlite:///path/to/claims.db", "all writers on one machine"),
     "postgresql": ("postgresql://user@host/database", "a server you run or rent"),
     "mysql": ("mysql://user@host/database", "also MariaDB"),
     "redis": ("redis://host:6379/0", "with appendfsync always"),

@@ -107,9 +107,7 @@ class SqlRegistry(LookingHandle[Any]):
                 f"{location.shown} names no host or no database", hint=f"use {scheme}://user@host:port/database"
             )
         self._dialect = dialect(location)
-        super().__init__(
-            open_registry, self._dialect.settled(uri), {**options, "ids": ids}, self._dialect.location
-        )
+        super().__init__(open_registry, self._dialect.settled(uri), {**options, "ids": ids}, self._dialect.location)
         self.kind = dialect.kind
         self._sql = _Statements(self._dialect, table)
         self._ids = ids
@@ -256,8 +254,8 @@ class SqlRegistry(LookingHandle[Any]):
 def open_registry(uri: str, *, ids: Ids | None = None, **options: Any) -> SqlRegistry:
     """Open ``sqlite:///path/file``, ``postgresql://host/database`` or ``mysql://host/database`` (``mariadb://`` too).
 
-    ``sqlite:file`` is relative to the working directory at this moment. Options, in the URI's query or as keywords: ``table``, ``timeout_s``, ``insecure``, ``ca_file``, ``socket``,
-    ``password_env`` (the name of an environment variable), ``accept_weak_durability``. Nothing is connected
-    before the first call.
+    ``sqlite:file`` is relative to the working directory of this moment. Options, in the URI's query or as keywords:
+    ``table``, ``timeout_s``, ``insecure``, ``ca_file``, ``socket``, ``password_env`` (the name of an environment
+    variable), ``accept_weak_durability``. Nothing is connected before the first call.
     """
     return SqlRegistry(uri, options, ids=ids or SystemIds())

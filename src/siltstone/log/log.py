@@ -104,8 +104,8 @@ class Log(GuardedLog):
 
         With ``op``, an operation that is already in the log or in ``lookup``'s state is not added again: the
         mark behind its entry is returned. It is looked for behind ``since``, a mark from before the operation
-        first ran, or from the floor on; what was truncated is known to ``lookup`` only. Raises ConflictError
-        only when patience ran out.
+        first ran, or from the floor on. What was truncated is known to ``lookup`` only: without one, such an
+        operation is added again. Raises ConflictError only when patience ran out.
         """
         if since is not None:
             check_mark(since, "since")

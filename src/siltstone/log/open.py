@@ -63,7 +63,8 @@ def open_log(
 
     ``commits`` names the commit store that decides (a URI or a Registry); without it the object store
     does. It is remembered: a log made with one can be written only with that one. ``guard`` and
-    ``trust_ms`` count when the log is made. ``lookup`` finds an op id in state that was folded out of the log.
+    ``trust_ms`` count when the log is made. ``lookup`` finds an op id in state that was folded out of the log:
+    give it wherever the log is truncated and operations may be retried.
 
     Raises NotFoundError (no log there), WrongCommitStoreError, UnsafeStoreError (the store would lose
     data; pass ``commits``), PermissionDeniedError, UnavailableError, InvalidInputError.
@@ -199,7 +200,7 @@ def _has_half_characters(text: str) -> bool:
 def _check_surroundings(commits: object, lookup: object, env: object, *, flags: Mapping[str, object]) -> None:
     if commits is not None and not isinstance(commits, str) and not hasattr(commits, "claim"):
         raise InvalidInputError(
-            f"commits must be a URI or a Registry, got {type(commits).__name__}", hint="such as sqlite:///claims.db"
+            f"commits must be a URI or a Registry, got {type(commits).__name__}", hint="such as sqlite:claims.db"
         )
     if lookup is not None and not callable(lookup):
         raise InvalidInputError(f"lookup must be a callable, got {type(lookup).__name__}")

@@ -121,7 +121,7 @@ class LocalStore(Store):
             if error.errno in {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}:
                 raise UnsafeStoreError(
                     f"the file system of {self.uri} can't make hard links, so it can't create an object only once",
-                    hint="use another directory, or a commit store such as sqlite:///claims.db",
+                    hint="use another directory, or a commit store such as sqlite:///path/to/claims.db",
                 ) from error
             self._raise(error, "create", key)
         finally:
