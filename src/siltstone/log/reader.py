@@ -157,8 +157,8 @@ class LogReader:
                 if steps <= 0:
                     mark = self._ahead(mark)
                 continue
-            floors = self.floors()
-            if floors and floors[-1].position > sure:
+            # A place that is empty within the trusted time was never taken: what is removed stays for twice as long.
+            if self.floor_now(trust_ms=self.identity.trust_ms if entry is None else 0) > sure:
                 # What is missing was truncated, and what was met may be a latecomer's: the log begins further on.
                 mark = self.first()
                 sure = mark.position

@@ -265,11 +265,12 @@ class RemoteStore(Store):
                 hint="start workers with the multiprocessing start method 'spawn', or open stores only in the child",
             )
         with self._lock:
-            if self._store is None:
-                _process.used = True
-                self._store = self._connect(RETRY)
-                self._creator = self._connect(NO_RETRY)
-            return self._creator if once else self._store
+            _process.used = True
+            if once:
+                self._creator = self._creator or self._connect(NO_RETRY)
+                return self._creator
+            self._store = self._store or self._connect(RETRY)
+            return self._store
 
     def _connect(self, retry: Mapping[str, Any]) -> Any:
         kind: Any = _STORES[self._place.scheme]

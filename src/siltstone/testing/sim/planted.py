@@ -210,9 +210,8 @@ MISTAKES = (
                 f"{LOG}.fence",
                 'end = self._append(b"", mark, epoch, op, "fence")',
                 "end = Mark(mark.position, epoch, mark.digest)",
-                "end.position - 1 < self._floor",
-                "end.position < self._floor",
             ),
+            change(f"{LOG}._stands", "end.position - 1 < self._floor", "end.position < self._floor"),
         ),
     ),
     Mistake(
