@@ -124,8 +124,7 @@ class External(CommitStore):
                 failure = error
             else:
                 return
-        assert failure is not None  # noqa: S101 - the loop ends early otherwise
-        raise failure
+        raise failure or UnavailableError(f"{key} was not tried")
 
     def _claim(self, place: Place, mine: Claim) -> Claim:
         """Who holds the place. An error after a lost answer is unknown, never a conflict."""
