@@ -33,6 +33,9 @@ class CommitStore(ABC):
         Any other error means that this call decided nothing.
         """
 
+    def check_open(self, place: Place) -> None:  # noqa: B027 - most decide and publish in one step
+        """Raise CommitUnknownError where the place was decided but is not published yet."""
+
     @abstractmethod
     def decided(self, place: Place) -> bytes | None:
         """What the place holds, published for all to read; None where it is open."""

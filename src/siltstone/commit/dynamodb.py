@@ -13,7 +13,7 @@ claim is at position -1 with its ``below``; the identity is at scope ``identity`
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from siltstone.commit.checks import NO_RANGE, Range, Standing, stored_claim
@@ -55,7 +55,14 @@ _DENIED_CODES = {
 _Item = dict[str, Any]
 
 
-class DynamoDbRegistry(LookingHandle[Any]):
+class _Clients(NamedTuple):
+    """One that sends a request once, for claims, and one that repeats it."""
+
+    once: Any
+    many: Any
+
+
+class DynamoDbRegistry(LookingHandle[_Clients]):
     """Claims in items of a DynamoDB table."""
 
     kind = "dynamodb"
@@ -78,19 +85,25 @@ class DynamoDbRegistry(LookingHandle[Any]):
 
     # -- connection ----------------------------------------------------------------------------------
 
-    def _connect(self) -> Any:
+    def _connect(self) -> _Clients:
+        # The driver must not send a claim again by itself: a refusal of the second one would be reported for what
+        # the first one did. Whoever claims asks again, and knows that an answer was lost. All else may be repeated.
+        clients = _Clients(once=self._client(attempts=1), many=self._client(attempts=3))
+        if self._location.options.get("create", False):
+            self._create_table(clients.many)
+        return clients
+
+    def _client(self, *, attempts: int) -> Any:
         options = self._location.options
         config = require_driver("botocore.config", extra="dynamodb").Config(
             connect_timeout=self._location.connect_timeout_s,
             read_timeout=self._location.timeout_s,
-            # The driver must not send a request again by itself: a refusal of the second one would be reported for
-            # a claim that the first one made. Whoever calls asks again, and knows that an answer was lost.
-            retries={"mode": "standard", "total_max_attempts": 1},
+            retries={"mode": "standard", "total_max_attempts": attempts},
             max_pool_connections=16,
         )
         keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
         session = self._boto3.session.Session(profile_name=options.get("profile"))
-        client = session.client(
+        return session.client(
             "dynamodb",
             region_name=options.get("region"),
             endpoint_url=options.get("endpoint"),
@@ -98,9 +111,6 @@ class DynamoDbRegistry(LookingHandle[Any]):
             config=config,
             **{name: options[name] for name in keys if name in options},
         )
-        if options.get("create", False):
-            self._create_table(client)
-        return client
 
     def _create_table(self, client: Any) -> None:
         try:
@@ -121,8 +131,9 @@ class DynamoDbRegistry(LookingHandle[Any]):
                 raise
         client.get_waiter("table_exists").wait(TableName=self._table, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
 
-    def _disconnect(self, raw: Any) -> None:
-        raw.close()
+    def _disconnect(self, raw: _Clients) -> None:
+        raw.once.close()
+        raw.many.close()
 
     def _translate(self, error: Exception) -> SiltstoneError | None:
         words = self._scrubbed(error)
@@ -150,7 +161,7 @@ class DynamoDbRegistry(LookingHandle[Any]):
 
     # -- decisions -----------------------------------------------------------------------------------
 
-    def _take(self, raw: Any, claim: Claim, standing: Standing | None, *, chained: bool) -> bool:
+    def _take(self, raw: _Clients, claim: Claim, standing: Standing | None, *, chained: bool) -> bool:
         place = self._key(claim.scope, claim.position)
         item = place | {"digest": _s(claim.digest), "parent": _s(claim.parent), "value": _s(claim.value)}
         ranged = self._key(claim.scope, _RANGE_POSITION)
@@ -166,20 +177,20 @@ class DynamoDbRegistry(LookingHandle[Any]):
                 previous = self._key(claim.scope, claim.position - 1)
                 steps.append({"ConditionCheck": self._when(previous, "#d = :d", _DIGEST, d=_s(claim.parent))})
         try:
-            raw.transact_write_items(TransactItems=steps)
+            raw.once.transact_write_items(TransactItems=steps)
             return True
         except self._botocore.ClientError as error:
             if _code(error) in {"TransactionCanceledException", "TransactionInProgressException"}:
                 return False
             raise
 
-    def _look(self, raw: Any, claim: Claim) -> Standing:
+    def _look(self, raw: _Clients, claim: Claim) -> Standing:
         positions = dict.fromkeys((_RANGE_POSITION, claim.position, claim.position - 1))
         keys = [self._key(claim.scope, at) for at in positions]
         for attempt in range(ATTEMPTS_MAX):
             try:
                 steps = [{"Get": {"TableName": self._table, "Key": key}} for key in keys]
-                found = raw.transact_get_items(TransactItems=steps)["Responses"]
+                found = raw.many.transact_get_items(TransactItems=steps)["Responses"]
                 break
             except self._botocore.ClientError as error:
                 # Another client's transaction is under way on one of the items.
@@ -195,17 +206,17 @@ class DynamoDbRegistry(LookingHandle[Any]):
         )
         return Standing(truncated, bound, previous)
 
-    def _lookup(self, raw: Any, scope: str, position: int) -> Claim | None:
-        item = raw.get_item(TableName=self._table, Key=self._key(scope, position), ConsistentRead=True).get("Item")
+    def _lookup(self, raw: _Clients, scope: str, position: int) -> Claim | None:
+        item = raw.many.get_item(TableName=self._table, Key=self._key(scope, position), ConsistentRead=True).get("Item")
         return _claim(scope, item) if item else None
 
-    def _newest(self, raw: Any, scope: str) -> Claim | None:
+    def _newest(self, raw: _Clients, scope: str) -> Claim | None:
         items = self._query(raw, scope, "#s = :s AND #n >= :n", n=_n(0), forward=False)["Items"]
         return _claim(scope, items[0]) if items else None
 
-    def _truncate(self, raw: Any, scope: str, below: int, digest: str) -> None:
+    def _truncate(self, raw: _Clients, scope: str, below: int, digest: str) -> None:
         try:
-            raw.update_item(
+            raw.many.update_item(
                 UpdateExpression="SET #b = :b, #d = :d",
                 **self._when(
                     self._key(scope, _RANGE_POSITION),
@@ -223,23 +234,23 @@ class DynamoDbRegistry(LookingHandle[Any]):
         )["Items"]:
             keys = [{name: item[name] for name in ("scope", "position")} for item in items]
             requests = [{"DeleteRequest": {"Key": key}} for key in keys]
-            raw.batch_write_item(RequestItems={self._table: requests})  # what it left undone comes up again
+            raw.many.batch_write_item(RequestItems={self._table: requests})  # what it left undone comes up again
 
-    def _identity(self, raw: Any) -> str:
+    def _identity(self, raw: _Clients) -> str:
         for _ in range(ATTEMPTS_MAX):
-            item = raw.get_item(TableName=self._table, Key=_IDENTITY_KEY, ConsistentRead=True).get("Item")
+            item = raw.many.get_item(TableName=self._table, Key=_IDENTITY_KEY, ConsistentRead=True).get("Item")
             if item:
                 return str(item["value"]["S"])
             try:
                 new = _IDENTITY_KEY | {"value": _s(self._ids.new())}
-                raw.put_item(Item=new, **self._when(None, "attribute_not_exists(#s)", _SCOPE))
+                raw.many.put_item(Item=new, **self._when(None, "attribute_not_exists(#s)", _SCOPE))
             except self._botocore.ClientError as error:
                 if _code(error) != "ConditionalCheckFailedException":
                     raise
         raise self._unavailable("its identity was removed as often as it was made")
 
-    def _adopt(self, raw: Any, identity: str) -> None:
-        raw.put_item(TableName=self._table, Item=_IDENTITY_KEY | {"value": _s(identity)})
+    def _adopt(self, raw: _Clients, identity: str) -> None:
+        raw.many.put_item(TableName=self._table, Item=_IDENTITY_KEY | {"value": _s(identity)})
 
     # -- requests ------------------------------------------------------------------------------------
 
@@ -252,9 +263,9 @@ class DynamoDbRegistry(LookingHandle[Any]):
         return request
 
     def _query(
-        self, raw: Any, scope: str, condition: str, *, limit: int = 1, forward: bool = True, **values: _Item
+        self, raw: _Clients, scope: str, condition: str, *, limit: int = 1, forward: bool = True, **values: _Item
     ) -> Any:
-        return raw.query(
+        return raw.many.query(
             TableName=self._table,
             KeyConditionExpression=condition,
             ExpressionAttributeNames={**_SCOPE, **_POSITION},

@@ -96,6 +96,15 @@ class External(CommitStore):
         except (TruncatedError, PermissionDeniedError, StoreFullError, CommitUnknownError):
             return None  # gone, or not ours to publish: what was acknowledged is published
 
+    def check_open(self, place: Place) -> None:
+        if self.registry.lookup(place.scope, place.position) is not None and self.published(place) is None:
+            raise CommitUnknownError(
+                f"{place.key} was claimed and is not published yet",
+                hint="whoever may write there publishes it; look again then",
+                object=place.key,
+                position=place.position,
+            )
+
     def published(self, place: Place) -> bytes | None:
         """What is published at a place, without asking the registry."""
         if self._publish_by == "create":

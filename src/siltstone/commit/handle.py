@@ -142,10 +142,8 @@ class RegistryHandle(ABC, Generic[C]):
         links, self._links = self._links, _Links()
         if links.pid != os.getpid():
             _INHERITED.append(links)
-            return
-        with links.lock:
-            for link in list(links.every):
-                link.close()
+        # Otherwise nothing more: idle connections close when this last reference goes, and one that another thread
+        # is using when its call returns. To close that one now would pull it from under the driver.
 
     # -- what a service fills in --------------------------------------------------------------------
 

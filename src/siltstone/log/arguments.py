@@ -58,7 +58,8 @@ def check_home(log: LogReader, mark: Mark) -> None:
     data = log.published(mark.position - 1) if mark.position else None
     if data is not None and log.read(data, mark.position - 1).digest == mark.digest:
         return
-    if 0 < mark.position <= max((floor.position for floor in log.floors()), default=0):
+    floor = log.first()
+    if mark == floor or mark.position < floor.position:
         return  # truncated since, whatever latecomer may be there: the caller is told so by what comes next
     if data is not None and _has_witness(log, mark):
         log.check_receipt(mark)  # the mark was good, and the store replaced its entry

@@ -347,7 +347,10 @@ class LogReader:
 
     def find(self, op: str, *, since: Mark | None = None) -> Entry | None:
         """The entry of an operation, looked for behind ``since`` (from the floor without it)."""
-        return self._search(check_op(op), since)[0]
+        found, mark = self._search(check_op(op), since)
+        if found is None:
+            self.commits.check_open(self.place(mark))
+        return found
 
     def _search(self, op: str, since: Mark | None = None) -> tuple[Entry | None, Mark]:
         """The entry of an operation, and the mark behind the last entry that was looked at."""

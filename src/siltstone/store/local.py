@@ -200,12 +200,12 @@ class LocalStore(Store):
         above = os.path.dirname(self.root)  # noqa: PTH120
         try:
             _sync(directory)
-            if directory not in self._durable:
-                parent = directory
-                while parent not in {above, "/"}:
-                    parent = os.path.dirname(parent)  # noqa: PTH120
-                    _sync(parent)
-                self._durable.add(directory)
+            while directory not in self._durable and directory != above:
+                if len(self._durable) < CHECKED_DIRECTORIES_MAX:
+                    self._durable.add(directory)
+                directory = os.path.dirname(directory)  # noqa: PTH120
+                with contextlib.suppress(PermissionError):  # nobody just made a directory that we may not even read
+                    _sync(directory)
         except OSError as error:
             raise UnavailableError(
                 f"{path} was written, but its directory can't be synced: {os.strerror(error.errno or 0).lower()}",

@@ -148,6 +148,8 @@ def _race(store: Store, key: str, number: int, writers: int) -> Finding:
     try:
         body = store.get(key)
     except NotFoundError:
+        if winners:
+            return Finding(name, ok=False, detail="the object of the winner of a race is gone")
         raise UnavailableError(f"{store.uri} answered none of {writers} creates", hint="try again") from None
     if winners and body != b"writer %d" % winners[0]:
         return Finding(name, ok=False, detail="the object of the winner of a race was overwritten by a loser")

@@ -181,8 +181,10 @@ class RemoteStore(Store):
             for key in keys:
                 waiting.append(pool.submit(read, key))
                 while len(waiting) >= ahead:
-                    yield waiting.popleft().result()
+                    data = waiting.popleft().result()
+                    largest = max(1, largest * 7 // 8, len(data or b""))  # one large object must not slow down the rest
                     ahead = max(2, min(AHEAD, AHEAD_BYTES // largest))
+                    yield data
             while waiting:
                 yield waiting.popleft().result()
         finally:

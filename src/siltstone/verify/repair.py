@@ -13,10 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone import paths
+from siltstone.commit.conditional import ConditionalPut
 from siltstone.commit.external import External, abort_entry
 from siltstone.commit.registry import Claim, Registry
 from siltstone.env import REAL, Env
-from siltstone.errors import AlreadyExistsError, ConflictError, NotFoundError, SiltstoneError, UnavailableError
+from siltstone.errors import ConflictError, NotFoundError, SiltstoneError, UnavailableError
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, encode_entry
 from siltstone.log.open import identity_place, open_log, read_identity
@@ -201,11 +202,7 @@ def _publish_abort(log: Log, mark: Mark, data: bytes) -> bytes | None:
     if log.identity.publish == "fork":
         log.store.put(paths.entry(log.root, mark.position, digest(data)[:32]), data)
         return data
-    try:
-        log.store.create(paths.entry(log.root, mark.position), data)
-    except AlreadyExistsError:
-        return log.published(mark.position)
-    return data
+    return ConditionalPut(log.store, REAL).decide(log.place(mark), data)
 
 
 # -- operations ------------------------------------------------------------------------------------
