@@ -66,3 +66,15 @@ def test_probe_once__same_bucket_name_at_another_endpoint__is_asked_itself(place
     before = honest.stats().requests
     assert probe_once(open_store("s3://bkt/other", honest.storage_options)).safe
     assert honest.stats().requests == before
+
+
+def test_probe__winner_of_a_race_is_gone__is_unsafe():
+    class Losing(MemoryStore):
+        def create(self, key, data):
+            super().create(key, data)
+            if "-race" in key:
+                self.delete([key])
+
+    report = probe(Losing(bucket=MemoryBucket()), writers=1)
+    assert not report.safe
+    assert any("gone" in finding.detail for finding in report.findings if not finding.ok)

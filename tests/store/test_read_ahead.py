@@ -61,3 +61,32 @@ def test_get_many__small_objects__are_read_together(places):
         assert not one_by_one.is_set()
     finally:
         timer.cancel()
+
+
+def test_get_many__one_large_object_before_many_small_ones__these_are_read_together(places):
+    server = places.fault_server()
+    under_way, most, lock = 0, 0, threading.Lock()
+
+    class Watching(RemoteStore):
+        def get(self, key: str, **options) -> bytes:
+            nonlocal under_way, most
+            with lock:
+                under_way += 1
+                most = max(most, under_way * (key == "small"))
+            try:
+                return super().get(key, **options)
+            finally:
+                with lock:
+                    under_way -= 1
+
+    store = Watching("s3://bkt/x", server.storage_options)
+    store.put("large", bytes(32 * 1024 * 1024))
+    store.put("small", b"x")
+    server.set(latency_ms=20.0, latency_match="small")
+    read = store.get_many(["large", *["small"] * 400])
+    for _ in range(100):
+        next(read)
+    with lock:
+        most = 0  # by now the large one must be forgotten
+    assert len(list(read)) == 301
+    assert most > 20
