@@ -60,6 +60,7 @@ class ConflictError(SiltstoneError):
 
     kind = "conflict"
     retryable = True
+    winner: object = None  # the entry that holds the place, where it was read
 
 
 class CommitUnknownError(SiltstoneError):
@@ -124,6 +125,24 @@ class WrongCommitStoreError(InvalidInputError):
     """The commit store given is not the one that decides this log (or none was given)."""
 
     kind = "wrong-commit-store"
+
+
+class SchemaMismatchError(InvalidInputError):
+    """Rows do not have the columns or types of the table."""
+
+    kind = "schema-mismatch"
+
+
+class UnsupportedTypeError(InvalidInputError):
+    """A column has a type that tables can't hold."""
+
+    kind = "unsupported-type"
+
+
+class DuplicateKeyError(InvalidInputError):
+    """A key is in the table, or twice in what was given."""
+
+    kind = "duplicate-key"
 
 
 class MissingDependencyError(InvalidInputError):

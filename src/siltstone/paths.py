@@ -16,6 +16,15 @@ The objects of one log, below its root:
 ``hint``                    a recent position; best effort
 ``clock``                   nothing; written to ask the store for its time
 ==========================  ==========================================================
+
+The objects of one table, below its URI. A *name* is ``<base version>-<id>``:
+
+==========================  ==========================================================
+``log/...``                 the table's log, as above
+``data/<name>.parquet``     a fragment
+``vectors/<name>.bits``     the deletion vectors of one transaction
+``rollups/<x>-<n>.arrow``   what the entries up to n amount to; x counts down, so the newest is listed first
+==========================  ==========================================================
 """
 
 from __future__ import annotations
@@ -35,6 +44,12 @@ FLOOR = "floor"
 HINT = "hint"
 CLOCK = "clock"
 PROBE = "_siltstone_probe"
+LOG = "log/"
+DATA = "data"
+VECTORS = "vectors"
+ROLLUPS = "rollups"
+
+_NUMBER_MAX = 10**POSITION_DIGITS - 1
 
 _FORBIDDEN = set('\\%#?*"<>|:')
 
@@ -149,6 +164,45 @@ def parse_floor(root: str, key: str) -> int | None:
     """The position that a floor object's name holds."""
     start = f"{root}{FLOOR}/"
     return parse_digits(key[len(start) :]) if key.startswith(start) else None
+
+
+def name(base: int, id_: str) -> str:
+    """The name of an object that a transaction against version ``base`` writes."""
+    return f"{digits(base)}-{id_}"
+
+
+def parse_name(text: str) -> tuple[int, str] | None:
+    """(base version, id) of a name; None where it is none."""
+    number, _, id_ = text.partition("-")
+    base = parse_digits(number)
+    return (base, id_) if base is not None and is_id(id_) else None
+
+
+def data(name: str) -> str:
+    """Where a fragment is."""
+    return check_key(f"{DATA}/{_checked_name(name)}.parquet")
+
+
+def vectors(name: str) -> str:
+    """Where the deletion vectors of a transaction are."""
+    return check_key(f"{VECTORS}/{_checked_name(name)}.bits")
+
+
+def rollup(position: int) -> str:
+    """Where the rollup up to a position is."""
+    return f"{ROLLUPS}/{digits(_NUMBER_MAX - position)}-{digits(position)}.arrow"
+
+
+def parse_rollup(key: str) -> int | None:
+    """The position of a rollup's name."""
+    position = parse_digits(key.removesuffix(".arrow")[-POSITION_DIGITS:])
+    return position if position is not None and rollup(position) == key else None
+
+
+def _checked_name(name: str) -> str:
+    if parse_name(name) is None:
+        raise InvalidInputError(f"{name!a} is no name of a table's object")
+    return name
 
 
 def parse_identity(key: str) -> str | None:

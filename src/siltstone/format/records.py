@@ -85,8 +85,8 @@ def decode_identity(data: bytes, *, name: str) -> Identity:
     """Bytes to identity."""
     header, body = frame.unwrap(data, name=name)
     _check_empty(body, name)
-    _check_format(header, name)
-    return _decode(header, Identity, name)
+    check_format(header, name)
+    return decode_json(header, Identity, name)
 
 
 def encode_entry(header: Header, body: bytes) -> bytes:
@@ -100,10 +100,10 @@ def decode_entry(data: bytes, *, name: str) -> tuple[Header, bytes]:
     try:
         header = msgspec.json.decode(raw, type=Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        _check_format(raw, name)  # a newer format may well be unreadable
-        return _decode(raw, Header, name), body
+        check_format(raw, name)  # a newer format may well be unreadable
+        return decode_json(raw, Header, name), body
     if header.format > FORMAT or header.requires:
-        _check_format(raw, name)
+        check_format(raw, name)
     return header, body
 
 
@@ -116,7 +116,7 @@ def decode_floor(data: bytes, *, name: str) -> Floor:
     """Bytes to floor."""
     header, body = frame.unwrap(data, name=name)
     _check_empty(body, name)
-    return _decode(header, Floor, name)
+    return decode_json(header, Floor, name)
 
 
 def encode_hint(hint: Hint) -> bytes:
@@ -137,9 +137,9 @@ class _Format(msgspec.Struct):
     requires: tuple[str, ...] = ()
 
 
-def _check_format(raw: bytes, name: str) -> None:
+def check_format(raw: bytes, name: str) -> None:
     """A newer format is told apart from a broken object before anything else is asked of it."""
-    found = _decode(raw, _Format, name)
+    found = decode_json(raw, _Format, name)
     missing = sorted(set(found.requires) - FEATURES)
     if found.format > FORMAT or missing:
         what = f"features {', '.join(missing)}" if missing else f"format {found.format}"
@@ -153,7 +153,8 @@ def _check_empty(body: bytes, name: str) -> None:
         raise CorruptionError(f"{name} has {len(body)} bytes after its record", object=name)
 
 
-def _decode(raw: bytes, kind: type[T], name: str) -> T:
+def decode_json(raw: bytes, kind: type[T], name: str) -> T:
+    """JSON to a record; ``name`` is what errors call the object."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -22,12 +22,14 @@ LOOK_FIRST = "look the op id up before running the operation again"
 
 def taken(entry: Entry, op: str) -> ConflictError:
     """Another's entry holds the place."""
-    return ConflictError(
+    error = ConflictError(
         f"entry {entry.position} was taken by {entry.writer or 'another writer'}",
         hint="read what landed, then append behind it",
         end=entry.end,
         op=op,
     )
+    error.winner = entry
+    return error
 
 
 def crowded(op: str, end: Mark, patience_s: float) -> ConflictError:

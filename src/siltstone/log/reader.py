@@ -11,14 +11,12 @@ What must hold:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from siltstone import paths
-from siltstone.commit.base import CommitStore, Place
 from siltstone.errors import (
     CorruptionError,
     MissingObjectError,
-    NotFoundError,
     SiltstoneError,
     SplitHistoryError,
     TruncatedError,
@@ -26,16 +24,15 @@ from siltstone.errors import (
     UnsafeStoreError,
 )
 from siltstone.format.frame import digest
-from siltstone.format.records import Floor, Identity, decode_floor, decode_hint
-from siltstone.locks import ForkLock
+from siltstone.format.records import decode_hint
 from siltstone.log.arguments import check_mark, check_op
-from siltstone.log.marks import Entry, Mark, check_follows, read_entry
+from siltstone.log.floors import FloorReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from siltstone.env import Env
-    from siltstone.store.base import ObjectInfo, Store
+    from siltstone.log.marks import Entry, Mark
+    from siltstone.store.base import ObjectInfo
 
 STEPS = 2  # entries to follow one by one before looking further ahead
 CHASES_MAX = 1000
@@ -44,98 +41,8 @@ SHOWN_TOGETHER = 256
 SHOWN_BYTES = 8 * 1024 * 1024
 
 
-class FloorObject(NamedTuple):
-    """A floor and when the store says it was raised."""
-
-    position: int
-    modified_ms: int
-
-
-class LogReader:
+class LogReader(FloorReader):
     """What every handle on a log can do, with or without the right to write."""
-
-    def __init__(
-        self, store: Store, root: str, identity: Identity, genesis: str, commits: CommitStore, *, env: Env
-    ) -> None:
-        self.store = store
-        self.root = root
-        self.identity = identity
-        self.commits = commits
-        self.start = Mark(0, 0, genesis)
-        self._env = env
-        self._floor = 0
-        self._floor_read_at: float | None = None
-        self._floor_lock = ForkLock()
-
-    # -- places ----------------------------------------------------------------------------------
-
-    def place(self, after: Mark) -> Place:
-        """The place right behind a mark."""
-        return Place(
-            key=paths.entry(self.root, after.position),
-            scope=self.identity.log,
-            position=after.position,
-            prev=after.digest,
-            root=self.root,
-            log=self.identity.log,
-            epoch=after.epoch,
-        )
-
-    def read(self, data: bytes, position: int) -> Entry:
-        """Entry from its bytes."""
-        return read_entry(data, log=self.identity.log, position=position, name=paths.entry(self.root, position))
-
-    def check_follows(self, entry: Entry, after: Mark) -> None:
-        """The chain, checked between two neighbours."""
-        check_follows(entry, after, name=paths.entry(self.root, entry.position))
-
-    # -- floor -----------------------------------------------------------------------------------
-
-    def floors(self) -> list[FloorObject]:
-        """Every floor object, lowest first."""
-        started = self._env.clock.monotonic()  # before the request: trust runs from when it can have been true
-        found = []
-        for info in self.store.list(f"{self.root}{paths.FLOOR}"):
-            position = paths.parse_floor(self.root, info.key)
-            if position is not None:
-                found.append(FloorObject(position, info.modified_ms))
-        with self._floor_lock:  # an older listing that ends later must not lower what is known
-            self._floor = max(self._floor, found[-1].position if found else 0)
-            self._floor_read_at = max(started, self._floor_read_at or started)
-        return found
-
-    def floor_now(self, *, trust_ms: int) -> int:
-        """The floor, as it was at most ``trust_ms`` ago."""
-        read_at = self._floor_read_at
-        if read_at is None or self._env.clock.monotonic() - read_at >= trust_ms / 1000:
-            self.floors()
-        return self._floor
-
-    def floor_mark(self, position: int) -> Mark:
-        """The mark at a floor: what its object says of the entry before it."""
-        if position == 0:
-            return self.start
-        floor = self.read_floor(position)
-        return Mark(floor.position, floor.epoch, floor.digest)
-
-    def read_floor(self, position: int) -> Floor:
-        """The floor object of a position."""
-        key = paths.floor(self.root, position)
-        floor = decode_floor(self.store.get(key), name=key)
-        if floor.log != self.identity.log or floor.position != position:
-            raise CorruptionError(f"{key} is the floor {floor.position} of log {floor.log}", object=key)
-        return floor
-
-    def first(self) -> Mark:
-        """The mark of the present floor."""
-        while True:
-            floors = self.floors()
-            if not floors:
-                return self.start
-            try:
-                return self.floor_mark(floors[-1].position)
-            except NotFoundError:  # a higher floor replaced it while we looked
-                continue
 
     # -- tip -------------------------------------------------------------------------------------
 
@@ -184,11 +91,14 @@ class LogReader:
 
     def _ahead(self, mark: Mark) -> Mark:
         """A mark further on, where there is one: the end of the unbroken run from ``mark``."""
-        last = self._gallop(mark) if self.cheap_probes else self._run(mark)
+        last = self._end_of_run(mark)
         if last < mark.position:
             return mark
         data = self.published(last)
         return mark if data is None else self.read(data, last).end
+
+    def _end_of_run(self, since: Mark) -> int:
+        return self._gallop(since) if self.cheap_probes else self._run(since)
 
     @property
     def cheap_probes(self) -> bool:
@@ -316,6 +226,41 @@ class LogReader:
         if mark.position == end.position and mark.digest != end.digest:
             self._check_not_passed(after.position)
             raise CorruptionError(f"entry {end.position - 1} is not the one it was", position=end.position - 1)
+
+    def sparse(self, since: Mark, *, block: int, until: int | None = None) -> list[Entry]:
+        """The last entry of each block behind ``since``, and the last of all (of those below ``until``).
+
+        For logs whose entries repeat those before them: whoever reads these has read all. The caller checks that
+        they follow each other. Only published entries count; nothing is published on the way.
+        """
+        last = self._end_of_run(since) if until is None else until - 1
+        places = [at for at in range(since.position, last + 1) if (at + 1) % block == 0 or at == last]
+        if self.identity.publish == "create":
+            found = list(self.store.get_many(paths.entry(self.root, at) for at in places))
+        else:
+            found = [self.published(at) for at in places]
+        entries = []
+        for at, data in zip(places, found, strict=True):
+            if data is None:
+                raise self._gone(at)
+            entries.append(self.read(data, at))
+        return self._shown(entries)
+
+    def check_stands(self, mark: Mark) -> None:
+        """Raise where the entry before ``mark`` is not the one that the mark names."""
+        if mark.position == 0:
+            if mark != self.start:
+                raise CorruptionError(f"{mark.digest[:12]}... is not the beginning of this log", position=0)
+            return
+        data = self.published(mark.position - 1)
+        if data is None:
+            raise self._gone(mark.position - 1)
+        if digest(data) != mark.digest:
+            raise CorruptionError(
+                f"entry {mark.position - 1} is not the one that stood there",
+                hint="run `siltstone verify` to see what was lost",
+                position=mark.position - 1,
+            )
 
     def _shown(self, entries: list[Entry]) -> list[Entry]:
         """``entries``, now that the floor is known not to have passed them."""

@@ -89,6 +89,7 @@ def change(where: str, *edits: str) -> Change:
 
 LOG = "siltstone.log.log:Log"
 READER = "siltstone.log.reader:LogReader"
+FLOORS = "siltstone.log.floors:FloorReader"
 EXTERNAL = "siltstone.commit.external:External"
 CONDITIONAL = "siltstone.commit.conditional:ConditionalPut"
 
@@ -171,7 +172,7 @@ MISTAKES = (
     Mistake(
         "the floor is the one that was written last, and may fall",
         "truncated",
-        (change(f"{READER}.floors", "return found", "return sorted(found, key=lambda one: one.modified_ms)[-1:]"),),
+        (change(f"{FLOORS}.floors", "return found", "return sorted(found, key=lambda one: one.modified_ms)[-1:]"),),
     ),
     Mistake(
         "folded operations are looked up before the log is",
@@ -291,6 +292,6 @@ MISTAKES = (
     Mistake(
         "the chain is not checked",
         "lying",
-        (change("siltstone.log.reader:check_follows", "if entry.prev != after.digest:", "if False:"),),
+        (change("siltstone.log.floors:check_follows", "if entry.prev != after.digest:", "if False:"),),
     ),
 )

@@ -1,0 +1,1 @@
+"""Tables: their schema, rows, fragments and versions."""

@@ -1,0 +1,232 @@
+"""The fragments of one version, as a value: changing it gives another one.
+
+What must hold:
+- A version's fragments never change; two versions share what they have in common.
+- Applying a change costs as much as the change is long, not as the table is.
+- No Python object is made for a fragment that nobody asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from siltstone.errors import CorruptionError
+from siltstone.format.rollup import FRAGMENT_COLUMNS, HIGH, LOW, NULLS, Live, from_columns, join_columns, to_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from siltstone.format.table import Change, Vector
+
+FOLD_AT = 128  # changes on top of the columns before they are folded in
+
+
+class Columns:
+    """Many fragments as columns; never changed."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Row by name."""
+        return {name: row for row, name in enumerate(self.table.column("name").to_pylist())}
+
+    @cached_property
+    def rows_left(self) -> np.ndarray:
+        """Rows of each fragment that are not gone."""
+        gone = pc.fill_null(self.table.column("vector_rows"), 0)
+        return pc.subtract(self.table.column("rows"), gone).to_numpy()
+
+    def at(self, rows: Sequence[int] | np.ndarray) -> list[Live]:
+        """Records of some rows."""
+        return from_columns(self.table.take(pa.array(rows, pa.int64())))
+
+
+_NONE = Columns(FRAGMENT_COLUMNS.empty_table())
+
+
+class ColumnBounds(NamedTuple):
+    """Statistics of one column over many fragments; ``known`` where both bounds are."""
+
+    low: np.ndarray
+    high: np.ndarray
+    known: np.ndarray
+    nulls: np.ndarray
+    rows: np.ndarray
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """The fragments of a version: columns, minus some, with some vectors replaced, plus a few more."""
+
+    base: Columns = _NONE
+    gone: frozenset[int] = frozenset()  # rows of the columns
+    masked: Mapping[str, Vector | None] = field(default_factory=dict)  # of the columns
+    extra: Mapping[str, Live] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.base) - len(self.gone) + len(self.extra)
+
+    def __iter__(self) -> Iterator[Live]:
+        return iter(self.select(None))
+
+    def __contains__(self, name: str) -> bool:
+        row = self.base.index.get(name) if name not in self.extra and len(self.base) else None
+        return name in self.extra or (row is not None and row not in self.gone)
+
+    def get(self, name: str) -> Live | None:
+        """The fragment of that name."""
+        live = self.extra.get(name)
+        if live is not None or not len(self.base):
+            return live
+        row = self.base.index.get(name)
+        return None if row is None or row in self.gone else self._fresh(self.base.at([row])[0])
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows there are."""
+        count = sum(live.rows for live in self.extra.values())
+        if not len(self.base):
+            return count
+        left = self.base.rows_left
+        count += int(left.sum()) - int(left[list(self.gone)].sum() if self.gone else 0)
+        for name in self.masked:
+            row = self.base.index[name]
+            live = self.get(name)
+            count += (live.rows if live else 0) - (int(left[row]) if row not in self.gone else 0)
+        return count
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    def apply(self, change: Change, *, name: str) -> Fragments:
+        """The fragments after a change; ``name`` is what errors call the change's object."""
+        gone, masked, extra = set(self.gone), dict(self.masked), dict(self.extra)
+        for removed in change.remove:
+            if extra.pop(removed, None) is None:
+                row = self.base.index.get(removed)
+                if row is None or row in gone:
+                    raise CorruptionError(f"{name} removes {removed}, which is not there", object=name)
+                gone.add(row)
+                masked.pop(removed, None)
+        for fragment in change.add:
+            if fragment.name in extra or fragment.name in self:
+                raise CorruptionError(f"{name} adds {fragment.name}, which is there", object=name)
+            extra[fragment.name] = Live(fragment, None)
+        vectors: dict[str, Vector | None] = {**change.mask, **dict.fromkeys(change.unmask)}
+        for masks, vector in vectors.items():
+            if masks in extra:
+                extra[masks] = Live(extra[masks].fragment, vector)
+            elif masks in self and self.base.index[masks] not in gone:
+                masked[masks] = vector
+            else:
+                raise CorruptionError(f"{name} masks {masks}, which is not there", object=name)
+            if vector is not None and masks in extra and vector.rows > extra[masks].fragment.rows:
+                raise CorruptionError(f"{name} masks more rows of {masks} than it has", object=name)
+        result = Fragments(self.base, frozenset(gone), masked, extra)
+        return result.folded() if len(gone) - len(self.gone) + len(extra) + len(masked) > FOLD_AT else result
+
+    def join(self, columns: pa.Table) -> Fragments:
+        """With the fragments of a rollup added."""
+        folded = self.folded()
+        if not columns.num_rows:
+            return folded
+        return Fragments(Columns(join_columns([folded.base.table, columns]) if len(folded.base) else columns))
+
+    def folded(self) -> Fragments:
+        """The same fragments, as columns alone."""
+        if not (self.gone or self.masked or self.extra):
+            return self
+        parts = []
+        touched = self.gone | {self.base.index[name] for name in self.masked}
+        if len(self.base):
+            keep = np.ones(len(self.base), dtype=bool)
+            keep[list(touched)] = False
+            parts.append(self.base.table.filter(pa.array(keep)) if touched else self.base.table)
+        lives = [live for name in self.masked if (live := self.get(name)) is not None]
+        lives += self.extra.values()
+        if lives:
+            parts.append(to_columns(lives))
+        return Fragments(Columns(join_columns(parts) if parts else FRAGMENT_COLUMNS.empty_table()))
+
+    # -- choosing ----------------------------------------------------------------------------------
+
+    def select(self, keep: np.ndarray | None) -> list[Live]:
+        """Records of the fragments that ``keep`` says (in the order of ``bounds``), or of all."""
+        chosen = np.ones(len(self.base), dtype=bool) if keep is None else keep[: len(self.base)].copy()
+        if self.gone:
+            chosen[list(self.gone)] = False
+        lives = [self._fresh(live) for live in self.base.at(np.flatnonzero(chosen))] if chosen.any() else []
+        few = keep[len(self.base) :] if keep is not None else np.ones(len(self.extra), dtype=bool)
+        return lives + [live for live, kept in zip(self.extra.values(), few, strict=True) if kept]
+
+    @property
+    def slots(self) -> int:
+        """How many places ``bounds`` has: those of removed fragments are still there."""
+        return len(self.base) + len(self.extra)
+
+    def bounds(self, field_id: int) -> ColumnBounds | None:
+        """Statistics of a column over all fragments; None where no fragment has any."""
+        cached = self._bounds.get(field_id, self)
+        if cached is self:
+            cached = self._bounds_of(field_id)
+            self._bounds[field_id] = cached
+        return cached if isinstance(cached, ColumnBounds) else None
+
+    @cached_property
+    def _bounds(self) -> dict[int, object]:
+        return {}
+
+    def _bounds_of(self, field_id: int) -> ColumnBounds | None:
+        parts = [self.base.table] if len(self.base) else []
+        if self.extra:
+            parts.append(to_columns(list(self.extra.values())))
+        if not parts:
+            return None
+        rows = np.concatenate([part.column("rows").to_numpy() for part in parts])
+        lows, highs, nulls = (_joined(parts, f"{part}.{field_id}") for part in (LOW, HIGH, NULLS))
+        if lows is None or highs is None or nulls is None or lows.type != highs.type:
+            return None
+        known = pc.and_(pc.is_valid(lows), pc.is_valid(highs)).to_numpy(zero_copy_only=False)
+        return ColumnBounds(_numbers(lows), _numbers(highs), known, _numbers(pc.fill_null(nulls, 2**62)), rows)
+
+    def _fresh(self, live: Live) -> Live:
+        """A record of the columns with the vector it has now."""
+        name = live.fragment.name
+        return Live(live.fragment, self.masked[name]) if name in self.masked else live
+
+
+def _joined(parts: Sequence[pa.Table], column: str) -> pa.Array | None:
+    """One column of several tables; null where a table lacks it."""
+    kinds = {part.schema.field(column).type for part in parts if column in part.column_names}
+    if not kinds:
+        return None
+    kind = kinds.pop() if len(kinds) == 1 else pa.float64()
+    if kinds and pa.string() in kinds:
+        return None
+    arrays = [
+        part.column(column).cast(kind).combine_chunks()
+        if column in part.column_names
+        else pa.nulls(part.num_rows, kind)
+        for part in parts
+    ]
+    return pa.concat_arrays([one for array in arrays for one in _chunks(array)])
+
+
+def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+
+
+def _numbers(array: pa.Array) -> np.ndarray:
+    if pa.types.is_string(array.type):
+        return np.array(pc.fill_null(array, "").to_pylist(), dtype=object)
+    return pc.fill_null(array, 0).to_numpy(zero_copy_only=False)

@@ -1,0 +1,227 @@
+"""Finding the state of a table: rollups, then the entries behind them; and keeping up with others.
+
+What must hold:
+- A state is built from an unbroken, checked chain: a rollup counts only where the log's next entry, or the one
+  before it, names the same digest.
+- A rollup is an aid. One that is missing, broken or of another log is passed over; the log alone is enough.
+- Opening reads few objects however long the log is: rollups of several levels, and one entry for each block.
+- Whoever commits entry n with n a multiple of ``ROLLUP_EVERY`` writes the rollup; it may die before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from siltstone import paths
+from siltstone.errors import AlreadyExistsError, CorruptionError, NotFoundError, SiltstoneError, TruncatedError
+from siltstone.format.rollup import ROLLUP_BYTES_MAX, Rollup, decode_rollup
+from siltstone.format.table import BLOCK, Repeated, decode_body, decode_change
+from siltstone.table.state import State, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from siltstone.format.table import Body
+    from siltstone.log import Entry, Log, Mark
+
+ROLLUP_EVERY = 32
+LEVEL = 8  # a rollup of one level stands on one of the next, which is this many times as rare
+ROLLUPS_TRIED_MAX = 1000
+
+
+class History:
+    """The states of one table, read from its store. Holds no state of its own but the rollups it stands on."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.store = log.store
+        self.base = State(mark=log.start, block=log.start)
+        self._chain: tuple[State, ...] = ()  # states at rollups, ascending
+
+    # -- states ------------------------------------------------------------------------------------
+
+    def newest(self) -> State:
+        """The state at the tip."""
+        state = self._from_rollups(None)
+        after = self._follow(state, until=None)
+        if after.mark == state.mark and state.mark.position:
+            self.log.check_stands(state.mark)
+        return after
+
+    def at(self, version: int) -> State:
+        """The state at a version; the caller knows that it exists."""
+        state = self._from_rollups(version + 1)
+        return state if state.mark.position == version + 1 else self._follow(state, until=version + 1)
+
+    def refresh(self, state: State) -> State:
+        """The state at the tip, from an earlier one."""
+        return self._follow(state, until=None)
+
+    def _follow(self, state: State, *, until: int | None) -> State:
+        for step in self.steps(state.mark, until=until):
+            state = state.step(step)
+        return state
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def steps(self, since: Mark, *, until: int | None = None) -> Iterator[Step]:
+        """The entries behind ``since`` as a table sees them, each once, chain checked."""
+        mark = since
+        for entry in self.log.sparse(since, block=BLOCK, until=until):
+            body = _body_of(entry)
+            start = entry.position - len(body.before if body else ())
+            for missed in self._whole(mark, min(start, entry.position)):
+                step = to_step(missed)
+                yield step
+                mark = step.end
+            for step in _repeated(entry, body, mark):
+                yield step
+                mark = step.end
+            self.log.check_follows(entry, mark)
+            yield to_step(entry)
+            mark = entry.end
+
+    def _whole(self, mark: Mark, stop: int) -> Iterator[Entry]:
+        """Entries that nothing repeats, one by one."""
+        for data in self.log.published_many(mark.position, stop) if mark.position < stop else ():
+            if data is None:
+                raise self.log.lost(mark.position, "entries behind it are there")
+            entry = self.log.read(data, mark.position)
+            self.log.check_follows(entry, mark)
+            yield entry
+            mark = entry.end
+
+    # -- rollups -----------------------------------------------------------------------------------
+
+    def _from_rollups(self, at_most: int | None) -> State:
+        """The newest state that rollups give, at or below a position."""
+        after = paths.rollup(at_most + 1) if at_most is not None else ""
+        listed = self.store.list(paths.ROLLUPS, after=after)
+        for _, info in zip(range(ROLLUPS_TRIED_MAX), listed, strict=False):
+            position = paths.parse_rollup(info.key)
+            if position is None or (at_most is not None and position > at_most):
+                continue
+            with contextlib.suppress(CorruptionError, NotFoundError):  # the next older one, or the log, will do
+                return self._build(position)
+        if self.log.floor_now(trust_ms=self.log.identity.trust_ms):
+            raise TruncatedError(
+                f"the log of {self.store.uri} was truncated, and no rollup up to its floor is left",
+                hint="run `siltstone verify`",
+            )
+        return self.base
+
+    def _build(self, position: int) -> State:
+        found = self._fetch(position)
+        state, chain = self.base, []
+        for at in sorted(found):
+            state = state.join(found[at], name=paths.rollup(at))
+            chain.append(state)
+        if not self._chain or chain[-1].mark.position > self._chain[-1].mark.position:
+            self._chain = tuple(chain)
+        return state
+
+    def _fetch(self, position: int) -> dict[int, Rollup]:
+        """A rollup and all that it stands on. Where those are is guessed, so that they are fetched together."""
+        guesses = [position]
+        every = ROLLUP_EVERY * LEVEL
+        while every <= position:
+            if guesses[-1] != position - position % every:
+                guesses.append(position - position % every)
+            every *= LEVEL
+        keys = [paths.rollup(at) for at in guesses]
+        ready = dict(zip(guesses, self.store.get_many(keys, limit=ROLLUP_BYTES_MAX), strict=True))
+        found: dict[int, Rollup] = {}
+        while position:
+            key = paths.rollup(position)
+            data = ready.get(position)
+            rollup = decode_rollup(self.store.get(key, limit=ROLLUP_BYTES_MAX) if data is None else data, name=key)
+            if rollup.header.log != self.log.identity.log or rollup.header.position != position:
+                raise CorruptionError(f"{key} is of log {rollup.header.log}", object=key)
+            found[position] = rollup
+            position = rollup.header.since
+        return found
+
+    def write_rollup(self, state: State) -> None:
+        """Write the rollup of a state where one is due. Best effort: without it, opening reads more."""
+        position = state.mark.position
+        if position == 0 or position % ROLLUP_EVERY:
+            return
+        every = ROLLUP_EVERY
+        while position % (every * LEVEL) == 0:
+            every *= LEVEL
+        chain = [
+            one for one in self._chain if one.mark.position % (every * LEVEL) == 0 and one.mark.position < position
+        ]
+        since = chain[-1] if chain else self.base
+        try:
+            self.store.create(paths.rollup(position), state.rollup(since, log=self.log.identity.log))
+        except AlreadyExistsError:  # another's rollup of the same state does as well
+            pass
+        except SiltstoneError:  # the next ones must not stand on it
+            return
+        kept = [one for one in self._chain if one.mark.position <= since.mark.position]
+        self._chain = (*kept, state)
+
+
+def to_step(entry: Entry) -> Step:
+    """An entry as a table sees it."""
+    body = _body_of(entry)
+    raw = bytes(body.change) if body else b""
+    return Step(
+        position=entry.position,
+        op=entry.op,
+        time_ms=entry.time_ms,
+        digest=entry.digest,
+        epoch=entry.epoch,
+        change=decode_change(raw, name=f"version {entry.position}") if raw else None,
+        raw=raw,
+    )
+
+
+def repeats(state: State) -> tuple[str, tuple[Repeated, ...]]:
+    """What the next entry repeats: the digest before its block, and the block so far."""
+    count = state.mark.position % BLOCK
+    steps = state.recent[-count:] if count else ()
+    return (state.block.digest, tuple(map(_repeat, steps))) if steps and len(steps) == count else ("", ())
+
+
+def _repeat(step: Step) -> Repeated:
+    change = msgspec.Raw(step.raw or b"null")
+    return Repeated(op=step.op, digest=step.digest, time_ms=step.time_ms, change=change)
+
+
+def _body_of(entry: Entry) -> Body | None:
+    """The body of an entry that holds a change; None for aborts and the like."""
+    if entry.kind != "data" or entry.dead:
+        return None
+    return decode_body(entry.body, name=f"version {entry.position}")
+
+
+def _repeated(entry: Entry, body: Body | None, mark: Mark) -> Iterator[Step]:
+    """What an entry repeats of the entries from ``mark`` on."""
+    before = body.before if body else ()
+    start = entry.position - len(before)
+    skip = mark.position - start
+    known = body.prev if body and skip == 0 else before[skip - 1].digest if 0 < skip <= len(before) else mark.digest
+    if before and known != mark.digest:
+        raise CorruptionError(
+            f"version {entry.position} repeats another history: before version {mark.position} it has "
+            f"{known[:12]}..., the log {mark.digest[:12]}...",
+            hint="run `siltstone verify` to see what was lost",
+            position=entry.position,
+        )
+    for number, one in enumerate(before[skip:]):
+        raw = bytes(one.change)
+        name = f"version {mark.position + number}, as version {entry.position} repeats it"
+        yield Step(
+            position=mark.position + number,
+            op=one.op,
+            time_ms=one.time_ms,
+            digest=one.digest,
+            epoch=entry.epoch,
+            change=decode_change(raw, name=name) if raw != b"null" else None,
+            raw=raw if raw != b"null" else b"",
+        )

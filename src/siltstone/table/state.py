@@ -1,0 +1,212 @@
+"""The state of a table at one version, and what a change makes of it.
+
+What must hold:
+- A state is a value. ``apply`` checks what a change says against the state before it: a change that does not fit
+  is corruption, never half applied.
+- A state is reached by applying the changes of its log in order, or rollups and then changes: the result is equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from siltstone.errors import CorruptionError
+from siltstone.format.rollup import VERSION_COLUMNS, Rollup, Summary, encode_rollup, from_columns
+from siltstone.format.table import BLOCK, Change, Schema
+from siltstone.log.marks import Mark
+from siltstone.table.fragments import Fragments
+from siltstone.table.schema import check_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from siltstone.format.table import Vector
+
+EMPTY = Schema(fields=(), next_id=1)
+RECENT_MAX = 64
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the log as a table sees it. ``change`` is None where the entry holds none."""
+
+    position: int
+    op: str
+    time_ms: int
+    digest: str
+    epoch: int
+    change: Change | None
+    raw: bytes  # the change's JSON
+
+    @property
+    def end(self) -> Mark:
+        """The mark behind it."""
+        return Mark(self.position + 1, self.epoch, self.digest)
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a version says: columns, fragments, tags, settings, what was applied."""
+
+    mark: Mark
+    block: Mark  # where the block that the next entry belongs to begins
+    schema: Schema = EMPTY
+    fragments: Fragments = field(default_factory=Fragments)
+    tags: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    once: Mapping[str, int] = field(default_factory=dict)  # version by id
+    versions: pa.Table = field(default_factory=VERSION_COLUMNS.empty_table)  # of rollups; one row each from 0 on
+    recent: tuple[Step, ...] = ()  # the steps behind those
+
+    @property
+    def version(self) -> int:
+        """The number of this version; -1 before the first."""
+        return self.mark.position - 1
+
+    @property
+    def exists(self) -> bool:
+        """Whether the table was created."""
+        return bool(self.schema.fields)
+
+    def step(self, step: Step) -> State:
+        """The state after an entry of the log."""
+        if step.position != self.mark.position:
+            raise CorruptionError(f"entry {step.position} was read where entry {self.mark.position} was expected")
+        after = self if step.change is None else self.apply(step.change, version=step.position)
+        return after.recorded(step)
+
+    def apply(self, change: Change, *, version: int) -> State:
+        """The state after a change; the mark stays."""
+        name = f"version {version}"
+        if change.schema is not None:
+            check_schema(change.schema, name=name)
+        elif not self.exists:
+            raise CorruptionError(f"{name} comes before the table was created")
+        return replace(
+            self,
+            schema=change.schema or self.schema,
+            fragments=self.fragments.apply(change, name=name),
+            tags=_updated(self.tags, change.tags),
+            settings=_updated(self.settings, change.settings),
+            once={**self.once, **dict.fromkeys(change.once, version)} if change.once else self.once,
+        )
+
+    def recorded(self, step: Step) -> State:
+        """The state as it is, with one more step behind it."""
+        steps, versions = (*self.recent, step), self.versions
+        if len(steps) > RECENT_MAX:
+            versions = pa.concat_tables([versions, _as_table(steps[:-BLOCK])])
+            steps = steps[-BLOCK:]
+        block = self.block if step.end.position % BLOCK else step.end
+        return replace(self, mark=step.end, block=block, recent=steps, versions=versions)
+
+    # -- rollups -----------------------------------------------------------------------------------
+
+    def join(self, rollup: Rollup, *, name: str) -> State:
+        """The state that a rollup on top of this one gives."""
+        header, summary = rollup.header, rollup.summary
+        if header.since != self.mark.position or rollup.versions.num_rows != header.position - header.since:
+            raise CorruptionError(f"{name} does not fit the state at {self.mark.position}", object=name)
+        if pc.count_distinct(rollup.fragments.column("name")).as_py() != rollup.fragments.num_rows:
+            raise CorruptionError(f"{name} names a fragment twice", object=name)
+        change = Change(
+            operation="transaction",
+            remove=summary.remove,
+            mask=summary.mask,
+            unmask=summary.unmask,
+            schema=summary.schema,
+            tags=summary.tags,
+            settings=summary.settings,
+        )
+        after = self.apply(change, version=header.position - 1)
+        versions = [self.all_versions(), rollup.versions.select(VERSION_COLUMNS.names)]
+        mark = Mark(header.position, header.epoch, header.digest)
+        return replace(
+            after,
+            mark=mark,
+            block=mark,
+            fragments=after.fragments.join(rollup.fragments),
+            once={**self.once, **summary.once},
+            versions=pa.concat_tables(versions).combine_chunks(),
+            recent=(),
+        )
+
+    def rollup(self, since: State, *, log: str) -> bytes:
+        """The bytes of the rollup that leads from ``since`` to this state."""
+        summary, fragments = _difference(since, self)
+        return encode_rollup(
+            summary,
+            fragments,
+            self.all_versions().slice(since.mark.position),
+            log=log,
+            since=since.mark.position,
+            position=self.mark.position,
+            epoch=self.mark.epoch,
+            digest=self.mark.digest,
+        )
+
+    def all_versions(self) -> pa.Table:
+        """Op ids and times of every version."""
+        return pa.concat_tables([self.versions, _as_table(self.recent)])
+
+    def version_of(self, op: str) -> int | None:
+        """The version that an operation made."""
+        for step in reversed(self.recent):
+            if step.op == op:
+                return step.position
+        found = pc.index(self.versions.column("op"), pa.scalar(bytes.fromhex(op), pa.binary(16))).as_py()
+        return int(found) if found >= 0 else None
+
+
+def _as_table(steps: Sequence[Step]) -> pa.Table:
+    ops = pa.array([bytes.fromhex(step.op) for step in steps], pa.binary(16))
+    return pa.table({"op": ops, "time_ms": [step.time_ms for step in steps]}, schema=VERSION_COLUMNS)
+
+
+def _updated(old: Mapping[str, T], news: Mapping[str, T | None]) -> Mapping[str, T]:
+    if not news:
+        return old
+    return {key: value for key, value in {**old, **news}.items() if value is not None}
+
+
+def _changed(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, T | None]:
+    changes = {key: value for key, value in new.items() if old.get(key) != value}
+    return {**dict.fromkeys(old.keys() - new.keys()), **changes}
+
+
+def _difference(old: State, new: State) -> tuple[Summary, pa.Table]:
+    """What leads from one state to a later one: the added fragments as columns, and all else."""
+    before, after = old.fragments.folded().base.table, new.fragments.folded().base.table
+    was, now = before.column("name"), after.column("name")
+    stayed = pc.is_in(now, value_set=was.combine_chunks())
+    still = pc.is_in(was, value_set=now.combine_chunks())
+    mask, unmask = _masks(before.filter(still).sort_by("name"), after.filter(stayed).sort_by("name"))
+    summary = Summary(
+        schema=new.schema,
+        remove=tuple(was.filter(pc.invert(still)).to_pylist()),
+        mask=mask,
+        unmask=unmask,
+        tags=_changed(old.tags, new.tags),
+        settings=_changed(old.settings, new.settings),
+        once={name: version for name, version in new.once.items() if old.once.get(name) != version},
+    )
+    return summary, after.filter(pc.invert(stayed))
+
+
+def _masks(before: pa.Table, after: pa.Table) -> tuple[dict[str, Vector], tuple[str, ...]]:
+    """The vectors that differ between two tables of the same fragments."""
+    differs = pc.or_(
+        *(
+            pc.not_equal(pc.fill_null(before.column(name), empty), pc.fill_null(after.column(name), empty))
+            for name, empty in (("vector", ""), ("vector_offset", -1))
+        )
+    )
+    lives = from_columns(after.filter(differs))
+    mask = {live.fragment.name: live.vector for live in lives if live.vector is not None}
+    return mask, tuple(live.fragment.name for live in lives if live.vector is None)
