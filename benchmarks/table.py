@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from common import Target, seconds, tell
 from table_commits import measure_contended, measure_opening, measure_requests, measure_sequence
+from table_long import served, write_long_table
 from table_peers import SILTSTONE, Place
 from table_reads import Keyed, fill, measure_memory, measure_scans
 
@@ -28,6 +29,7 @@ class Scale(NamedTuple):
     requests_appends: int = 100
     sequence_appends: int = 1_000
     opening_rounds: int = 9
+    long_appends: int = 100_000
     scan_rows: int = 2_000_000
     scan_rounds: int = 7
     keyed_rows: int = 1_000_000
@@ -40,6 +42,7 @@ QUICK = Scale(
     requests_appends=20,
     sequence_appends=300,
     opening_rounds=3,
+    long_appends=10_000,
     scan_rows=400_000,
     scan_rounds=3,
     keyed_rows=200_000,
@@ -83,10 +86,18 @@ class Parts:
         return measure_sequence(self.directory / "sequence", appends=self.scale.sequence_appends)
 
     def open(self) -> dict[str, Measured]:
-        appends, rounds = self.scale.sequence_appends, self.scale.opening_rounds
+        rounds, some, many = self.scale.opening_rounds, self.scale.sequence_appends, self.scale.long_appends
         _ = self._sequence
-        measured = measure_opening(self.directory / "sequence", appends=appends, rounds=rounds, ms_max=20)
-        return {f"opening and planning after {appends:,} appends": measured}
+        ours = Place(SILTSTONE, str(self.directory / "sequence" / "ours"))
+        lance_uri = str(self.directory / "sequence" / "lance")
+        short = measure_opening({"disk": ours}, lance_uri=lance_uri, appends=some, rounds=rounds, ms_max=20)
+        place = write_long_table(self.directory / "long", appends=many)
+        with served(self.directory / "long") as on_s3:
+            long = measure_opening({"disk": place, "s3": on_s3}, appends=many, rounds=rounds, ms_max=200)
+        return {
+            f"opening and planning after {some:,} appends": short,
+            f"opening and planning after {many:,} appends": long,
+        }
 
     @cached_property
     def _scanned(self) -> Place:

@@ -29,7 +29,7 @@ DICTIONARY_ENCODINGS = frozenset({2, 8})
 DATA_PAGES = frozenset({0, 3})
 
 # Field ids of Parquet's own metadata, by the structure they belong to.
-FILE_SCHEMA, FILE_ROWS, FILE_GROUPS, FILE_CREATED_BY = 2, 3, 4, 6
+FILE_SCHEMA, FILE_ROWS, FILE_GROUPS = 2, 3, 4
 ELEMENT_TYPE, ELEMENT_REPETITION, ELEMENT_NAME, ELEMENT_CHILDREN, ELEMENT_ID = 1, 3, 4, 5, 9
 GROUP_CHUNKS, GROUP_ROWS = 1, 3
 CHUNK_PATH, CHUNK_META, CHUNK_OFFSETS, CHUNK_BOUNDS, CHUNK_KEYS, CHUNK_HIDDEN = 1, 3, 4, 6, 8, 9
@@ -98,7 +98,6 @@ class Footer(NamedTuple):
 
     columns: tuple[Node, ...]
     groups: tuple[RowGroup, ...]
-    created_by: bytes
 
 
 class Pages(NamedTuple):
@@ -140,7 +139,7 @@ def parse_footer(data: bytes, *, start: int, name: str) -> Footer:
         groups = tuple(_groups(_list(fields, FILE_GROUPS, STRUCT), columns, leaves, end=start))
         if sum(group.rows for group in groups) != _get(fields, FILE_ROWS, I64):
             raise _WrongError("the rows of its row groups do not add up")
-        return Footer(columns, groups, bytes(_get(fields, FILE_CREATED_BY, BINARY, b"")))
+        return Footer(columns, groups)
     except _WrongError as error:
         raise _corrupt(name, str(error)) from None
     except _HiddenError:
@@ -214,9 +213,7 @@ def _node(elements: Iterator[Struct], leaf: int, depth: int) -> Node:
     return Node(element, name, _get(element, ELEMENT_ID, I32, 0), tuple(children), leaf, after - leaf)
 
 
-def _groups(
-    groups: Sequence[Struct], columns: tuple[Node, ...], leaves: int, *, end: int
-) -> Iterator[RowGroup]:
+def _groups(groups: Sequence[Struct], columns: tuple[Node, ...], leaves: int, *, end: int) -> Iterator[RowGroup]:
     flat = frozenset(node.leaf for node in columns if node.flat)
     start = 0
     for fields in groups:

@@ -42,6 +42,7 @@ class FloorReader:
         self._floor = 0
         self._floor_read_at: float | None = None
         self._floor_lock = ForkLock()
+        self._read_until: Mark | None = None  # a mark of this log, read from it
 
     # -- places ----------------------------------------------------------------------------------
 

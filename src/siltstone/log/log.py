@@ -83,8 +83,10 @@ class Log(GuardedLog):
 
     # -- appending -------------------------------------------------------------------------------
 
-    def append(self, body: bytes, *, after: Mark, epoch: int | None = None, op: str = "") -> Mark:
-        """Add an entry right behind ``after`` and return the mark behind it.
+    def append(
+        self, body: bytes, *, after: Mark, epoch: int | None = None, op: str = "", time_ms: int | None = None
+    ) -> Mark:
+        """Add an entry right behind ``after`` and return the mark behind it. It says ``time_ms``, or now.
 
         Raises ConflictError (another's entry is there; its ``facts["end"]`` is the mark behind it),
         FencedError (one of a higher epoch is), CommitUnknownError (not known; look ``op`` up).
@@ -95,9 +97,9 @@ class Log(GuardedLog):
         check_epoch(epoch)
         op = self._env.ids.new() if op == "" else check_op(op)
         with self._writing():
-            if after != self._tip:
+            if after not in {self._tip, self._read_until}:
                 check_home(self, after)
-            return self._append(body, after, epoch, op, "data")
+            return self._append(body, after, epoch, op, "data", time_ms=time_ms)
 
     def add(self, body: bytes, *, epoch: int | None = None, op: str = "", since: Mark | None = None) -> Mark:
         """Add an entry wherever the log ends, behind whatever gets there first.
@@ -168,11 +170,11 @@ class Log(GuardedLog):
                 mark = _end_of(error)
         return mark, False
 
-    def _append(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind) -> Mark:
+    def _append(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind, *, time_ms: int | None = None) -> Mark:
         if after.epoch > epoch:
             raise self._fenced(epoch, after.epoch, after.position - 1)
         while True:
-            data = self._encode(body, after, epoch, op, kind)
+            data = self._encode(body, after, epoch, op, kind, time_ms=time_ms)
             winner = self._decide(data, after, op)
             if winner is None:
                 return self._folded(op, after.position)
@@ -190,7 +192,9 @@ class Log(GuardedLog):
                 raise outcomes.taken(entry, op)
             after = entry.end  # a fenced writer's entry: dead, and only a step in the chain
 
-    def _encode(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind) -> bytes:
+    def _encode(
+        self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind, *, time_ms: int | None = None
+    ) -> bytes:
         header = Header(
             log=self.identity.log,
             position=after.position,
@@ -200,7 +204,7 @@ class Log(GuardedLog):
             prev=after.digest,
             kind=kind,
             writer=self._writer,
-            time_ms=self._env.clock.wall_ms(),
+            time_ms=self._env.clock.wall_ms() if time_ms is None else time_ms,
         )
         return encode_entry(header, body)
 

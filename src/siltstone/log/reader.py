@@ -244,6 +244,8 @@ class LogReader(FloorReader):
             if data is None:
                 raise self._gone(at)
             entries.append(self.read(data, at))
+        if entries:
+            self._read_until = entries[-1].end
         return self._shown(entries)
 
     def check_stands(self, mark: Mark) -> None:

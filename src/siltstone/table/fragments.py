@@ -158,6 +158,15 @@ class Fragments:
             parts.append(to_columns(lives))
         return Fragments(Columns(join_columns(parts) if parts else FRAGMENT_COLUMNS.empty_table()))
 
+    def since(self, old: Fragments) -> list[Live]:
+        """The fragments that ``old`` lacks."""
+        if self.base is old.base:
+            back = old.gone - self.gone
+            return [*self.base.at(sorted(back)), *(live for name, live in self.extra.items() if name not in old.extra)]
+        names = self.folded().base.table.column("name")
+        known = pc.is_in(names, value_set=old.folded().base.table.column("name").combine_chunks())
+        return from_columns(self.folded().base.table.filter(pc.invert(known)))
+
     # -- choosing ----------------------------------------------------------------------------------
 
     def select(self, keep: np.ndarray | None) -> list[Live]:

@@ -45,7 +45,7 @@ def key_array(table: pa.Table, names: Sequence[str]) -> pa.Array:
             parts.append(column.cast(pa.large_binary()))
         else:
             parts.append(_as_bytes(column))
-    return pc.binary_join_element_wise(*parts, b"")
+    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
 
 
 def sort_order(table: pa.Table, names: Sequence[str]) -> NDArray[np.int64] | None:
@@ -120,14 +120,23 @@ def match(keys: pa.Array, against: pa.Array) -> NDArray[np.int64]:
 
 def show_keys(keys: pa.Array | pa.Table, numbers: Sequence[int] | NDArray[np.int64], most: int = SHOWN_MOST) -> str:
     """The keys of some rows for a message, escaped and cut; a table shows composite keys as people know them."""
-    first = [int(number) for number in numbers[:most]]
-    found = keys.take(pa.array(first, pa.int64()))
-    values: list[Any] = (
-        [tuple(row.values()) for row in found.to_pylist()] if isinstance(found, pa.Table) else found.to_pylist()
-    )
+    rows = pa.array([int(number) for number in numbers[:most]], pa.int64())
+    columns = keys.columns if isinstance(keys, pa.Table) else [keys]
+    parts = [_readable(column.take(rows)) for column in columns]
+    values = list(zip(*parts, strict=True)) if isinstance(keys, pa.Table) else parts[0]
     texts = [text if len(text) <= _TEXT_MOST else text[:_TEXT_MOST] + "..." for text in map(ascii, values)]
     more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
     return ", ".join(texts) + more
+
+
+def _readable(values: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Values as Python shows them; it knows no nanoseconds, so times are texts."""
+    if not kinds.is_temporal(values.type):
+        return list(values.to_pylist())
+    try:
+        return list(values.cast(pa.string()).to_pylist())
+    except pa.ArrowException:  # this machine does not know the time zone
+        return list(values.cast(pa.int64()).to_pylist())
 
 
 def as_integers(values: pa.Array) -> NDArray[Any] | None:

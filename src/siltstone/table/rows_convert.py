@@ -18,7 +18,7 @@ import pyarrow.types as kinds
 from siltstone.errors import InvalidInputError, SchemaMismatchError
 from siltstone.table.rows_match import is_any_list
 from siltstone.table.rows_split import as_list, lengths
-from siltstone.table.types import is_text, shown, shown_type
+from siltstone.table.types import is_nested, is_text, shown, shown_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,14 +47,13 @@ def refused(error: RefusedValueError, slot: Slot, *, first: int) -> SchemaMismat
     )
 
 
-def check_valid(column: pa.ChunkedArray, slot: Slot, *, first: int) -> None:
+def check_valid(column: pa.ChunkedArray, slot: Slot, *, first: int, rows_known: bool) -> None:
     """Check offsets, indices, UTF-8 and ranges of what came from outside."""
     for chunk in column.chunks:
         try:
             chunk.validate(full=True)
         except (pa.ArrowException, ValueError, IndexError) as error:
-            # Only in a column without parts does a slice hold nothing but its own rows.
-            row = None if slot.parts else first + first_failing(chunk, lambda part: part.validate(full=True))
+            row = first + first_failing(chunk, lambda part: part.validate(full=True)) if rows_known else None
             where = "" if row is None else f", row {row} (counting from 0)"
             what = "not valid UTF-8" if "UTF8" in str(error) and is_text(slot.kind) else "not a valid Arrow array"
             raise InvalidInputError(
@@ -66,20 +65,29 @@ def check_valid(column: pa.ChunkedArray, slot: Slot, *, first: int) -> None:
         first += len(chunk)
 
 
+def is_sliceable(kind: pa.DataType) -> bool:
+    """Whether validating a slice looks at nothing but the slice: not so where there are parts or a dictionary."""
+    return not is_nested(kind) and not kinds.is_dictionary(kind)
+
+
 def convert(column: pa.ChunkedArray, slot: Slot, *, first: int) -> pa.Array:
     """A valid column as one array of exactly the slot's type.
 
     Raises:
         SchemaMismatchError: a value does not fit; it names the row.
     """
-    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    try:
-        made = _convert(array, slot)
-        if not slot.nullable and made.null_count:
-            _refuse_null(int(np.argmax(_nulls(made))), slot)
-    except RefusedValueError as error:
-        raise refused(error, slot, first=first) from error.__cause__
-    return made
+    chunks = column.chunks
+    if len(chunks) > 1 and not _has_dictionary(column.type):
+        # Dictionaries are joined once they are decoded: together they may have more entries than an index can count.
+        chunks = [pa.concat_arrays(chunks)]
+    made = []
+    for chunk in chunks:
+        try:
+            made.append(_part(chunk, slot))
+        except RefusedValueError as error:
+            raise refused(error, slot, first=first) from error.__cause__
+        first += len(chunk)
+    return made[0] if len(made) == 1 else pa.concat_arrays(made)
 
 
 def first_failing(array: Any, check: Callable[[Any], object]) -> int:
@@ -156,7 +164,7 @@ def _list(array: pa.Array, slot: Slot) -> pa.Array:
     try:
         values = _part(array.flatten(), slot.parts[0])
     except RefusedValueError as error:
-        raise _lifted(error, offsets) from error
+        raise lifted(error, offsets) from error
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=slot.kind, mask=_mask(array))
 
 
@@ -171,7 +179,7 @@ def _fixed_list(array: pa.Array, slot: Slot) -> pa.Array:
     try:
         values = _part(array.flatten(), slot.parts[0])
     except RefusedValueError as error:
-        raise _lifted(error, offsets) from error
+        raise lifted(error, offsets) from error
     if nulls.any():
         # A null list still takes its room.
         places = (offsets[:-1, None] + np.arange(size)).reshape(-1)
@@ -185,7 +193,7 @@ def _map(array: pa.MapArray, slot: Slot) -> pa.Array:
     try:
         keys, values = (_part(child, part) for child, part in zip(entries.flatten().flatten(), slot.parts, strict=True))
     except RefusedValueError as error:
-        raise _lifted(error, offsets) from error
+        raise lifted(error, offsets) from error
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, values, type=slot.kind, mask=_mask(entries))
 
 
@@ -203,24 +211,22 @@ def _part(array: pa.Array, slot: Slot, *, missing: Any = None) -> pa.Array:
 
 def _blanked(array: pa.Array, slot: Slot, *, places: Any, blank: Any) -> pa.Array:
     """The values at some places, with one that means nothing where ``blank`` is set."""
-    holder = pa.concat_arrays([array, pa.array([_blank(slot)], slot.kind)])
+    holder = pa.concat_arrays([array, _blank(slot)])
     return holder.take(pa.array(np.where(blank, len(array), places)))
 
 
-def _blank(slot: Slot) -> object:
+def _blank(slot: Slot) -> pa.Array:
     if kinds.is_struct(slot.kind):
-        return {part.name: _blank(part) for part in slot.parts}
+        fields = [slot.kind.field(index) for index in range(slot.kind.num_fields)]
+        return pa.StructArray.from_arrays([_blank(part) for part in slot.parts], fields=fields)
     if kinds.is_fixed_size_list(slot.kind):
-        return [_blank(slot.parts[0])] * slot.kind.list_size
+        values = _blank(slot.parts[0]).take(pa.array(np.zeros(slot.kind.list_size, np.int64)))
+        return pa.FixedSizeListArray.from_arrays(values, type=slot.kind)
     if slot.parts:
-        return []
-    if is_text(slot.kind):
-        return ""
-    if kinds.is_fixed_size_binary(slot.kind):
-        return bytes(slot.kind.byte_width)
-    if kinds.is_boolean(slot.kind):
-        return False
-    return b"" if kinds.is_binary(slot.kind) else pa.scalar(0, pa.int8()).cast(pa.int64()).cast(slot.kind)
+        return pa.array([[]], slot.kind)
+    if kinds.is_string(slot.kind) or kinds.is_binary(slot.kind):
+        return pa.array([b""], pa.binary()).cast(slot.kind)
+    return pa.Array.from_buffers(slot.kind, 1, [None, pa.py_buffer(bytes(max(slot.kind.bit_width // 8, 1)))])
 
 
 def _check_range(array: pa.TimestampArray) -> None:
@@ -238,16 +244,24 @@ def _check_range(array: pa.TimestampArray) -> None:
 
 
 def _refuse_null(index: int, slot: Slot) -> None:
-    what = f"null in {slot.label}, which is" if "." in slot.path else "null, and the column is"
+    if slot.key:
+        raise RefusedValueError(index, "null in a key", "give each row its key")
+    what = f"null in {slot.label}, which is" if slot.path != slot.name else "null, and the column is"
     raise RefusedValueError(
         index, f"{what} not nullable", "give a value, or allow null with widen_column(..., nullable=True)"
     )
 
 
-def _lifted(error: RefusedValueError, offsets: Any) -> RefusedValueError:
+def lifted(error: RefusedValueError, offsets: Any) -> RefusedValueError:
     """The same of a list's value, by the row of the list."""
     row = int(np.searchsorted(offsets, error.index, side="right")) - 1
     return RefusedValueError(row, error.problem, error.hint)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if kinds.is_dictionary(kind):
+        return True
+    return any(_has_dictionary(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _nulls(array: pa.Array) -> Any:

@@ -35,6 +35,7 @@ class Slot:
     path: str  # the names from the column down, for messages
     kind: pa.DataType
     nullable: bool
+    key: bool
     default: Default | None
     parts: tuple[Slot, ...]
 
@@ -53,7 +54,7 @@ class Slot:
 
 def slots_of(schema: Schema) -> tuple[Slot, ...]:
     """The columns of a table."""
-    return tuple(_slot(field, inside="") for field in schema.fields)
+    return tuple(_slot(field, inside="", key=field.id in schema.key) for field in schema.fields)
 
 
 def match_columns(given: Sequence[str], slots: tuple[Slot, ...], *, where: str = "", inside: str = "") -> None:
@@ -75,12 +76,12 @@ def match_columns(given: Sequence[str], slots: tuple[Slot, ...], *, where: str =
     extra = [name for name in given if name not in expected]
     if not missing and not extra:
         return
-    what = [f"the column {first_names(missing)} is missing"] if missing else []
-    what += [f"the column {first_names(extra)} is not in the table"] if extra else []
+    what = [f"lack {first_names(missing)}"] if missing else []
+    what += [f"have {first_names(extra)}, which the table has not"] if extra else []
     hints = ["give None for what is not known"] if missing else []
     hints += ["leave it out, or add it to the table with add_column first"] if extra else []
     raise SchemaMismatchError(
-        f"{where}{' and '.join(what)}{of}: expected {first_names([slot.name for slot in slots])}, "
+        f"{where}the rows {' and '.join(what)}{of}: expected {first_names([slot.name for slot in slots])}, "
         f"got {first_names(list(given))}",
         hint="; ".join(hints),
         column=(missing or extra)[0],
@@ -122,13 +123,14 @@ def is_any_list(kind: pa.DataType) -> bool:
     return bool(is_list(kind) or kinds.is_fixed_size_list(kind))
 
 
-def _slot(field: Field, *, inside: str) -> Slot:
+def _slot(field: Field, *, inside: str, key: bool = False) -> Slot:
     path = f"{inside}.{field.name}" if inside else field.name
     return Slot(
         name=field.name,
         path=path,
         kind=arrow_type(field),
         nullable=field.nullable,
+        key=key,
         default=field.default,
         parts=tuple(_slot(child, inside=path) for child in field.children),
     )

@@ -20,7 +20,7 @@ from siltstone.errors import LimitExceededError
 from siltstone.table.types import is_bytes, is_list, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from siltstone.table.rows_match import Slot
 
@@ -32,17 +32,23 @@ Sizes: TypeAlias = NDArray[np.int64]
 _VIEW_INTS = 4  # a view has 16 bytes, of which the first four are the length
 
 
-def pieces(table: pa.Table, slots: tuple[Slot, ...], *, first: int) -> Iterator[pa.Table]:
-    """A valid table in pieces of bounded size; ``first`` is the number of its first row."""
-    for start in range(0, table.num_rows, ROWS_PER_CHUNK):
-        part = table.slice(start, ROWS_PER_CHUNK)
-        ends = np.cumsum(_row_bytes(part, slots, first=first + start))
-        begin = 0
-        while begin < part.num_rows:
-            before = int(ends[begin - 1]) if begin else 0
-            end = max(int(np.searchsorted(ends, before + CHUNK_BYTES, side="right")), begin + 1)
-            yield part.slice(begin, end - begin)
-            begin = end
+def pieces(table: pa.Table, slots: tuple[Slot, ...], *, first: int, more: int) -> Iterator[pa.Table]:
+    """A valid table of at most ``ROWS_PER_CHUNK`` rows in pieces.
+
+    ``slots`` are those of its columns, ``first`` is the number of its first row, and each row gets ``more`` bytes.
+    """
+    ends = np.cumsum(_row_bytes(table, slots, first=first) + more)
+    begin = 0
+    while begin < table.num_rows:
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(ends, before + CHUNK_BYTES, side="right")), begin + 1)
+        yield table.slice(begin, end - begin)
+        begin = end
+
+
+def default_bytes(slots: Sequence[Slot]) -> int:
+    """The bytes that a row gets from defaults."""
+    return sum(len(str(slot.default).encode()) for slot in slots)
 
 
 def value_bytes(array: pa.Array) -> Sizes:
@@ -77,12 +83,11 @@ def lengths(array: pa.Array) -> Sizes:
 
 def _row_bytes(table: pa.Table, slots: tuple[Slot, ...], *, first: int) -> Sizes:
     total = np.zeros(table.num_rows, np.int64)
-    names = set(table.column_names)
-    for slot in slots:
-        if slot.name not in names:
-            total += len(str(slot.default).encode())
+    for slot, column in zip(slots, table.columns, strict=True):
+        if kinds.is_primitive(column.type):
+            total += max(column.type.bit_width // 8, 1)
             continue
-        sizes = np.concatenate([value_bytes(chunk) for chunk in table.column(slot.name).chunks])
+        sizes = np.concatenate([value_bytes(chunk) for chunk in column.chunks])
         if sizes.max() > VALUE_BYTES_MAX:
             row = int(np.argmax(sizes > VALUE_BYTES_MAX))
             raise LimitExceededError(

@@ -27,11 +27,13 @@ from siltstone.errors import (
 from siltstone.format.table import DEPTH_MAX, Field, Schema
 from siltstone.table.defaults import check_default
 from siltstone.table.types import (
-    FIXED_WIDTH_MAX,
+    FIXED_BYTES_MAX,
     LIST,
     MAP,
     STRUCT,
+    SUPPORTED,
     decoded,
+    fixed_bytes,
     is_list,
     list_size,
     plain_type,
@@ -293,15 +295,16 @@ def _check_field(field: Field, used: list[int], *, path: str, depth: int, width:
     if depth > DEPTH_MAX:
         raise LimitExceededError(f"column {shown(path)} is nested deeper than {DEPTH_MAX} levels")
     used.append(field.id)
-    width *= list_size(field.type) or 1
-    if width > FIXED_WIDTH_MAX:
-        raise LimitExceededError(
-            f"column {shown(path)} has fixed_size_lists of {width} values together, over {FIXED_WIDTH_MAX}",
-            hint="use list",
-            column=path,
-        )
     _check_parts(field, path=path)
+    width *= list_size(field.type) or 1
     if not field.children:
+        if width * fixed_bytes(field.type) > FIXED_BYTES_MAX:
+            raise LimitExceededError(
+                f"column {shown(path)} takes {width * fixed_bytes(field.type)} bytes in each row, over the limit of "
+                f"{FIXED_BYTES_MAX} for fixed sizes",
+                hint="use list or binary",
+                column=path,
+            )
         return 1
     if field.type == STRUCT:
         _check_names([child.name for child in field.children], inside=path)
@@ -330,7 +333,11 @@ def _check_parts(field: Field, *, path: str) -> None:
             raise InvalidInputError(f"the list column {shown(path)} has no items", column=path)
         return
     if names or plain_type(field.type) is None:
-        raise UnsupportedTypeError(f"column {shown(path)} has the unknown type {shown(field.type)}", column=path)
+        raise UnsupportedTypeError(
+            f"column {shown(path)} has the unknown type {shown(field.type)}",
+            hint=f"supported are {SUPPORTED}",
+            column=path,
+        )
 
 
 def _check_key(schema: Schema) -> None:

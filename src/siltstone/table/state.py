@@ -49,6 +49,10 @@ class Step:
         """The mark behind it."""
         return Mark(self.position + 1, self.epoch, self.digest)
 
+    def acknowledged(self, digest: str) -> Step:
+        """The step, now that its entry is in the log."""
+        return replace(self, digest=digest)
+
 
 @dataclass(frozen=True)
 class State:
@@ -105,6 +109,11 @@ class State:
             steps = steps[-BLOCK:]
         block = self.block if step.end.position % BLOCK else step.end
         return replace(self, mark=step.end, block=block, recent=steps, versions=versions)
+
+    def steps_since(self, earlier: State) -> tuple[Step, ...] | None:
+        """The steps from an earlier state to this one; None where they are not held any more."""
+        count = self.version - earlier.version
+        return (self.recent[-count:] if count else ()) if count <= len(self.recent) else None
 
     # -- rollups -----------------------------------------------------------------------------------
 

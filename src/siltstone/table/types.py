@@ -17,7 +17,7 @@ import pyarrow.types as kinds
 from siltstone.errors import LimitExceededError, UnsupportedTypeError
 
 LIST, STRUCT, MAP = "list", "struct", "map"
-FIXED_WIDTH_MAX = 2**20  # of a fixed_size_binary, and of all values of a fixed_size_list together
+FIXED_BYTES_MAX = 2**20  # that a row has by its type alone, null or not: fixed_size_binary and fixed_size_list
 SUPPORTED = (
     "bool, int8 to int64, uint8 to uint64, float, double, string, binary, fixed_size_binary, date32, time32, time64, "
     "timestamp, duration, decimal128, decimal256, list, fixed_size_list, struct and map"
@@ -52,7 +52,7 @@ def plain_type(text: str) -> pa.DataType | None:
         if precision > _PRECISION_MAX[match[1]] or scale > precision:
             return None
         return pa.decimal128(precision, scale) if match[1] == "128" else pa.decimal256(precision, scale)
-    if (match := _FIXED_BINARY.fullmatch(text)) and int(match[1]) <= FIXED_WIDTH_MAX:
+    if (match := _FIXED_BINARY.fullmatch(text)) and int(match[1]) <= FIXED_BYTES_MAX:
         return pa.binary(int(match[1]))
     return None
 
@@ -60,7 +60,15 @@ def plain_type(text: str) -> pa.DataType | None:
 def list_size(text: str) -> int | None:
     """How many values each list of a ``fixed_size_list[n]`` has, or None where ``text`` is no such type."""
     match = _FIXED_LIST.fullmatch(text)
-    return int(match[1]) if match and int(match[1]) <= FIXED_WIDTH_MAX else None
+    return int(match[1]) if match and int(match[1]) <= FIXED_BYTES_MAX else None
+
+
+def fixed_bytes(text: str) -> int:
+    """The bytes that each value of a plain type takes, null or not; one at least."""
+    try:
+        return max(int(plain_type(text).bit_width) // 8, 1)  # type: ignore[union-attr]
+    except ValueError:  # as long as the value
+        return 1
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -106,9 +114,9 @@ def stored_type(kind: pa.DataType, *, column: str) -> pa.DataType:
         )
     if kinds.is_decimal(kind):
         kind = _stored_decimal(kind, column=column)
-    if kinds.is_fixed_size_binary(kind) and kind.byte_width > FIXED_WIDTH_MAX:
+    if kinds.is_fixed_size_binary(kind) and kind.byte_width > FIXED_BYTES_MAX:
         raise LimitExceededError(
-            f"column {column} has values of {kind.byte_width} bytes, over the limit of {FIXED_WIDTH_MAX} "
+            f"column {column} has values of {kind.byte_width} bytes, over the limit of {FIXED_BYTES_MAX} "
             "for fixed_size_binary",
             hint="use binary",
             column=column,
@@ -137,7 +145,8 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
     if kinds.is_float32(narrow):
         return bool(kinds.is_float64(wide))
     if kinds.is_decimal(narrow) and kinds.is_decimal(wide):
-        return bool(wide != narrow and wide.scale == narrow.scale and wide.precision >= narrow.precision)
+        larger = wide.precision >= narrow.precision and wide.bit_width >= narrow.bit_width
+        return bool(wide != narrow and wide.scale == narrow.scale and larger)
     if kinds.is_timestamp(narrow) and kinds.is_timestamp(wide):
         known = narrow.unit in _UNITS and wide.unit in _UNITS
         return bool(known and narrow.tz == wide.tz and _UNITS[narrow.unit] < _UNITS[wide.unit])

@@ -1,0 +1,371 @@
+"""Table: the handle a user holds. It delegates; what it decides is only which version a call sees.
+
+What must hold:
+- A handle sees its own writes at once, and before every read it looks for what others committed.
+- A handle made by ``at`` is pinned: it reads one version for ever and writes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Self
+
+from siltstone.env import REAL, Env
+from siltstone.errors import AlreadyExistsError, ClosedError, ConflictError, InvalidInputError, NotFoundError
+from siltstone.format.table import Change, encode_body, encode_change
+from siltstone.log import Log, open_log
+from siltstone.paths import LOG
+from siltstone.table import arguments
+from siltstone.table.changes import Changes
+from siltstone.table.commit import commit
+from siltstone.table.compact import compact
+from siltstone.table.history import History
+from siltstone.table.lookup import get
+from siltstone.table.operations import Labels, Restore
+from siltstone.table.scan import Scan
+from siltstone.table.schema import arrow_schema, key_fields, make_schema
+from siltstone.table.source import TableSource
+from siltstone.table.sql import run_sql
+from siltstone.table.tools import Tools, make_tools
+from siltstone.table.transaction import Operations, Transaction
+from siltstone.table.versions import Version, describe, list_versions, unchanged, version_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from siltstone.commit.registry import Registry
+    from siltstone.format.table import Schema
+    from siltstone.log.open import Guard
+    from siltstone.store.base import Store
+    from siltstone.table.compact import Compacted
+    from siltstone.table.operations import Work
+    from siltstone.table.sql import Result
+    from siltstone.table.state import State
+
+
+class Table(Operations):
+    """A table, or with ``at`` one version of it. Threads may share a handle; it pickles as the way to open it."""
+
+    def __init__(self, log: Log, *, env: Env = REAL, pinned: State | None = None, tools: Tools | None = None) -> None:
+        self._log = log
+        self._env = env
+        self._own_tools = tools or make_tools(log.store, env)
+        self._history = History(log)
+        self._lock = threading.RLock()
+        self._pinned = pinned
+        self._state = pinned or self._history.newest()
+        self._closed = False
+        if not self._state.exists:
+            raise _missing(log.store.uri)
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        """Where the table is, without credentials."""
+        return self._log.store.uri
+
+    @property
+    def name(self) -> str:
+        """What ``sql`` calls the table: the last part of its URI."""
+        return arguments.sql_name(self.uri)
+
+    @property
+    def version(self) -> int:
+        """The version that a read sees now."""
+        return self._now().version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return arrow_schema(self._now().schema)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The names of the key's columns; empty without a key."""
+        return tuple(one.name for one in key_fields(self._now().schema))
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Versions by tag."""
+        return dict(self._now().tags)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What ``set`` set."""
+        return dict(self._now().settings)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows of one version, lazily: ``to_arrow``, ``to_batches``, ``to_pandas``, ``to_polars``, ``count``."""
+        return Scan(self._own_tools, self._now(), columns=columns, where=arguments.check_where(where), limit=limit)
+
+    def get(self, keys: object, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows with these keys, in the order asked for; keys that are not there are left out."""
+        return get(self._own_tools, self._now(), keys, columns=columns)
+
+    def count(self, where: str | None = None) -> int:
+        """How many rows there are, or match."""
+        return self.scan(where=where).count()
+
+    def sql(self, query: str, **others: Table) -> Result:
+        """Answer a SELECT over this table, by its ``name``, and others, by their keywords."""
+        tables = {self.name: self, **others}
+        for name, table in tables.items():
+            if not isinstance(table, Table):
+                raise InvalidInputError(f"{name} must be a Table, got {type(table).__name__}")
+        return run_sql(query, {name: TableSource(one._own_tools, one._now()) for name, one in tables.items()})  # noqa: SLF001
+
+    def at(
+        self, *, version: int | None = None, tag: str | None = None, timestamp: datetime | str | int | None = None
+    ) -> Table:
+        """One version: by number, by tag, or the one that was there at a time. Stays as it is for ever."""
+        state = self._at(self._now(), version=version, tag=tag, timestamp=timestamp)
+        return Table(self._log, env=self._env, pinned=state, tools=self._own_tools)
+
+    def history(self, limit: int | None = None) -> list[Version]:
+        """The versions, newest first."""
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise InvalidInputError(f"limit must be a whole number that is not negative, got {limit!a}")
+        return list(list_versions(self._history, self._now(), limit=limit))
+
+    def changes(self, since: int, until: int | None = None, columns: Sequence[str] | None = None) -> Changes:
+        """The rows that changed after version ``since`` up to ``until``, with ``_change`` and ``_version``."""
+        return Changes(self._own_tools, self._history, self._now(), since=since, until=until, columns=columns)
+
+    def resolve(self, op: str) -> int | None:
+        """The version that an operation made, None where it made none: what to ask after a CommitUnknownError."""
+        version = self._now().version_of(op) if _is_op(op) else None
+        if version is None:
+            entry = self._log.find(op)
+            return None if entry is None else entry.position
+        return version
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def transaction(self, *, once: str | None = None, message: str = "") -> Transaction:
+        """Collect operations into one version. With ``once``, it is applied only where that id never was."""
+        once, message = arguments.check_once(once), arguments.check_message(message)
+        state = self._begun
+
+        def end(works: Sequence[Work]) -> Version:
+            return self._commit(works, base=state.version, once=once, message=message)
+
+        return Transaction(self._own_tools, state, end, applied=bool(once) and once in state.once)
+
+    def tag(self, name: str, *, version: int | None = None) -> Version:
+        """Give a version (the newest) a name; a tag that is there moves."""
+        state = self._begun
+        version = state.version if version is None else arguments.check_version(version, newest=state.version)
+        return self._do(Labels(tags={arguments.check_label(name, "tag"): version}))
+
+    def untag(self, name: str) -> Version:
+        """Remove a tag."""
+        name = arguments.check_label(name, "tag")
+        if name not in self._begun.tags:
+            raise _no_tag(name, self._begun)
+        return self._do(Labels(tags={name: None}))
+
+    def restore(
+        self, *, version: int | None = None, tag: str | None = None, timestamp: datetime | str | int | None = None
+    ) -> Version:
+        """Bring back the rows and columns of an earlier version, as a new version."""
+        return self._do(Restore(self._at(self._begun, version=version, tag=tag, timestamp=timestamp)))
+
+    def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
+        """Rewrite small and half-deleted fragments into fewer ones, clustered by key; rows stay as they are."""
+        self._check_writable()
+        done = compact(self._own_tools, self._history, self._begun, progress=progress)
+        self._seen(done.state)
+        return done
+
+    def refresh(self) -> int:
+        """Look for what others committed, and return the newest version; reads do it by themselves."""
+        return self._now().version
+
+    # -- behind it ---------------------------------------------------------------------------------
+
+    @property
+    def _tools(self) -> Tools:
+        return self._own_tools
+
+    @property
+    def _begun(self) -> State:
+        self._check_writable()
+        return self._state
+
+    @property
+    def _schema(self) -> Schema:
+        return self._begun.schema
+
+    def _do(self, work: Work) -> Version:
+        return self._commit([work], base=self._begun.version)
+
+    def _commit(self, works: Sequence[Work], *, base: int, once: str = "", message: str = "") -> Version:
+        self._check_writable()
+        with self._lock:  # threads of one handle don't race each other
+            done = commit(self._own_tools, self._history, self._state, works, base=base, once=once, message=message)
+            self._seen(done.state)
+        if done.change is None:
+            return unchanged(done.state, done.version)
+        return describe(done.state.recent[-1])
+
+    def _now(self) -> State:
+        """The state that a read sees."""
+        if self._closed:
+            raise ClosedError(f"{self!r} was closed", hint="open the table again")
+        if self._pinned is not None:
+            return self._pinned
+        return self._seen(self._history.refresh(self._state))
+
+    def _seen(self, state: State) -> State:
+        with self._lock:
+            if state.mark.position > self._state.mark.position:
+                self._state = state
+            return self._state
+
+    def _at(self, state: State, *, version: object, tag: object, timestamp: object) -> State:
+        given = [one for one in (version, tag, timestamp) if one is not None]
+        if len(given) != 1:
+            raise InvalidInputError("give one of version=, tag= and timestamp=")
+        if tag is not None:
+            name = arguments.check_label(tag, "tag")
+            if name not in state.tags:
+                raise _no_tag(name, state)
+            version = state.tags[name]
+        elif timestamp is not None:
+            version = version_at(state, arguments.moment_ms(timestamp))
+        number = arguments.check_version(version, newest=state.version)
+        return state if number == state.version else self._history.at(number)
+
+    def _check_writable(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self!r} was closed", hint="open the table again")
+        if self._pinned is not None:
+            raise InvalidInputError(
+                f"{self!r} is pinned to version {self._pinned.version} and can't be written",
+                hint="write through the table itself",
+            )
+
+    def close(self) -> None:
+        """End the handle; closing twice is fine. Versions made by ``at`` share it and end with it."""
+        self._closed = True
+        if self._pinned is None:
+            self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A handle pickles as the way to open it; a pinned one with its version."""
+        return (_again, (self._log, None if self._pinned is None else self._pinned.version))
+
+    def __repr__(self) -> str:
+        pinned = f"@{self._pinned.version}" if self._pinned is not None else ""
+        return f"Table({self.uri}{pinned})"
+
+
+def create_table(
+    uri: str | Path | Store,
+    *,
+    schema: pa.Schema,
+    key: str | Sequence[str] | None = None,
+    commits: str | Registry | None = None,
+    exist_ok: bool = False,
+    settings: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    guard: Guard = "auto",
+    probe: bool = True,
+    sync: bool = True,
+    env: Env = REAL,
+) -> Table:
+    """Create a table at a URI and open it.
+
+    ``key`` names the column, or columns, that tell rows apart: no two rows have the same. ``commits`` names the
+    commit store that decides its versions, see docs/commit-stores.md. With ``exist_ok`` a table that is there and has
+    the same columns and key is opened instead.
+
+    Raises AlreadyExistsError, UnsafeStoreError (the store would lose data; pass ``commits``), InvalidInputError.
+    """
+    record = make_schema(schema, key)
+    change = Change(operation="create", schema=record, settings=arguments.check_settings(settings or {}))
+    log = open_log(
+        uri, commits=commits, create=True, root=LOG, guard=guard, probe=probe, storage_options=storage_options,
+        sync=sync, env=env,
+    )  # fmt: skip
+    created = False
+    if not exist_ok or log.published(0) is None:
+        try:
+            log.append(encode_body(encode_change(change)), after=log.start)
+            created = True
+        except ConflictError:
+            if not exist_ok:
+                raise _exists(log.store.uri) from None
+    table = Table(log, env=env)
+    if not created and (not table.schema.equals(arrow_schema(record)) or table.key != _names(key)):
+        raise AlreadyExistsError(
+            f"there is a table with other columns or another key at {table.uri}", hint="open it, or choose another URI"
+        )
+    return table
+
+
+def open_table(
+    uri: str | Path | Store,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    commits: str | Registry | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    probe: bool = True,
+    sync: bool = True,
+    env: Env = REAL,
+) -> Table:
+    """Open the table at a URI, or one version of it. Raises NotFoundError, and what ``create`` raises of stores."""
+    try:
+        log = open_log(uri, commits=commits, root=LOG, probe=probe, storage_options=storage_options, sync=sync, env=env)
+    except NotFoundError as error:
+        raise _missing(str(error.facts.get("uri", uri))) from error
+    table = Table(log, env=env)
+    return table if version is None and tag is None else table.at(version=version, tag=tag)
+
+
+def _again(log: Log, version: int | None) -> Table:
+    table = Table(log)
+    return table if version is None else table.at(version=version)
+
+
+def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
+    return () if key is None else (key,) if isinstance(key, str) else tuple(key)
+
+
+def _is_op(op: object) -> bool:
+    return isinstance(op, str) and len(op) == 32 and all(one in "0123456789abcdef" for one in op)
+
+
+def _missing(uri: str) -> NotFoundError:
+    return NotFoundError(f"there is no table at {uri}", hint="check the URI, or make one with siltstone.create()")
+
+
+def _exists(uri: str) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"there is a table at {uri} already", hint="open it with siltstone.open(), or pass exist_ok=True"
+    )
+
+
+def _no_tag(name: str, state: State) -> NotFoundError:
+    known = ", ".join(sorted(state.tags)[:10]) or "none"
+    return NotFoundError(f"there is no tag {name!a}", hint=f"tags: {known}")

@@ -1,0 +1,74 @@
+"""Whether a prepared change may be committed behind what landed meanwhile. Pure: it reads nothing.
+
+What must hold: the table equals what running the acknowledged operations one after another, in the order of their
+versions, would give. So a change stands as it is only where what landed could not have altered it.
+
+=====================  ==========================================================================
+mine                   is run again where this landed
+=====================  ==========================================================================
+append, no key         never
+append or upsert, key  rows were added (their keys may be mine); fragments that I mask were touched
+delete, update         rows were added (they may match); fragments that I mask were touched; columns changed
+overwrite, restore     rows or fragments changed at all; columns changed
+compact                rows of my sources were deleted (they are mapped to the new fragments)
+columns                columns changed
+tag, settings          the same names
+=====================  ==========================================================================
+
+A compaction that landed has the same rows: it concerns only who touches the fragments that it replaced. A
+compaction of mine whose sources are gone is the one real conflict: its work is of no use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from siltstone.format.table import Change
+
+
+class Verdict(Enum):
+    """What becomes of a prepared change."""
+
+    KEEP = "commit it as it is"
+    RERUN = "run it again on the newer version; what was read is remembered"
+    CONFLICT = "it can't be done any more"
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a prepared change depends on and touches."""
+
+    rows: bool = False  # depends on which rows there are: a filter, or keys that must be unique
+    whole: bool = False  # replaces all there is
+    columns: bool = False  # depends on the columns, or changes them
+    touches: frozenset[str] = frozenset()  # fragments that it masks or removes
+    rewrites: bool = False  # the same rows in other files
+    tags: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset()
+
+
+def verdict(mine: Footprint, landed: Change) -> Verdict:
+    """What becomes of ``mine``, now that ``landed`` came first."""
+    removed = frozenset(landed.remove)
+    masked = frozenset(landed.mask) | frozenset(landed.unmask)
+    if mine.rewrites and mine.touches & removed:
+        return Verdict.CONFLICT
+    brought_rows = bool(landed.add or landed.unmask) and not landed.rewrite
+    again = (
+        (mine.rows and brought_rows)
+        or (mine.whole and bool(landed.add or removed or masked))
+        or (mine.columns and landed.schema is not None)
+        or bool(mine.touches & (removed | masked))
+        or bool(mine.tags & landed.tags.keys())
+        or bool(mine.settings & landed.settings.keys())
+    )
+    return Verdict.RERUN if again else Verdict.KEEP
+
+
+def verdict_of_all(mine: Footprint, landed: list[Change]) -> Verdict:
+    """The worst of several."""
+    verdicts = {verdict(mine, change) for change in landed}
+    return next((one for one in (Verdict.CONFLICT, Verdict.RERUN) if one in verdicts), Verdict.KEEP)

@@ -1,0 +1,169 @@
+"""A draft: a version under construction, on top of the one it was begun from.
+
+What must hold:
+- Operations of one transaction see what those before them did.
+- Nothing is visible to anyone else until the draft's change is committed; what it wrote until then is abandoned
+  with it.
+- A fragment that loses its last row is removed, not masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from siltstone.format.table import Change, Counts, Vector
+from siltstone.table.conflict import Footprint
+from siltstone.table.vectors import Deleted, write_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+
+    from siltstone.format.rollup import Live
+    from siltstone.format.table import Fragment, Operation, Schema
+    from siltstone.table.state import State
+    from siltstone.table.tools import Tools
+
+
+class Draft:
+    """Collects what the operations of one transaction change."""
+
+    def __init__(self, tools: Tools, state: State) -> None:
+        self.tools = tools
+        self.begun = state  # what is there
+        self.state = state  # with what was drafted, but for the masks
+        self.counts = Counts()
+        self.footprint = Footprint()
+        self.rewrite = False
+        self._masks: dict[str, Deleted | Vector | None] = {}
+        self._tags: dict[str, int | None] = {}
+        self._settings: dict[str, str | None] = {}
+
+    @property
+    def schema(self) -> Schema:
+        """The columns as drafted."""
+        return self.state.schema
+
+    # -- what operations do ------------------------------------------------------------------------
+
+    def add(self, fragments: Iterable[Fragment]) -> None:
+        """Add fragments, which are written already."""
+        self._apply(Change(operation="append", add=tuple(fragments)))
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove whole fragments."""
+        names = tuple(names)
+        for name in names:
+            self._masks.pop(name, None)
+        self._apply(Change(operation="delete", remove=names))
+
+    def delete(self, live: Live, rows: np.ndarray) -> int:
+        """Delete rows of a fragment; how many were still there."""
+        before = self.deleted(live)
+        after = Deleted.from_numbers(rows, rows=live.fragment.rows)
+        after = before.union(after) if before is not None else after
+        gone = after.count - (before.count if before is not None else 0)
+        if gone:
+            if after.count == live.fragment.rows:
+                self.remove([live.fragment.name])
+            else:
+                self._masks[live.fragment.name] = after
+        return gone
+
+    def replace_vector(self, name: str, vector: Vector | None) -> None:
+        """Give a fragment a vector that is written already, or none."""
+        self._masks[name] = vector
+
+    def set_schema(self, schema: Schema) -> None:
+        """Change the columns."""
+        self._apply(Change(operation="schema", schema=schema))
+
+    def set_labels(
+        self, *, tags: Mapping[str, int | None] | None = None, settings: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Change tags and settings."""
+        self._tags.update(tags or {})
+        self._settings.update(settings or {})
+        self._apply(Change(operation="tag", tags=dict(tags or {}), settings=dict(settings or {})))
+
+    def count(self, *, inserted: int = 0, updated: int = 0, deleted: int = 0) -> None:
+        """Note what was done to rows, for people."""
+        self.counts = Counts(
+            inserted=self.counts.inserted + inserted,
+            updated=self.counts.updated + updated,
+            deleted=self.counts.deleted + deleted,
+        )
+
+    def depends(
+        self, *, rows: bool = False, whole: bool = False, columns: bool = False, rewrites: bool = False
+    ) -> None:
+        """Note what the change depends on."""
+        had = self.footprint
+        self.footprint = replace(
+            had,
+            rows=had.rows or rows,
+            whole=had.whole or whole,
+            columns=had.columns or columns,
+            rewrites=had.rewrites or rewrites,
+        )
+
+    # -- what they ask -----------------------------------------------------------------------------
+
+    def deleted(self, live: Live) -> Deleted | None:
+        """The rows of a fragment that are gone by now."""
+        if live.fragment.name in self._masks:
+            mask = self._masks[live.fragment.name]
+            return self.tools.vectors.read(mask, live.fragment) if isinstance(mask, Vector) else mask
+        return None if live.vector is None else self.tools.vectors.read(live.vector, live.fragment)
+
+    def left(self, live: Live, rows: np.ndarray) -> np.ndarray:
+        """Those of ``rows`` that are still there."""
+        deleted = self.deleted(live)
+        return rows if deleted is None or not len(rows) else rows[~deleted.mask()[rows]]
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def finish(self, operation: Operation, *, base: int, once: str = "", message: str = "") -> tuple[Change, Footprint]:
+        """The change to commit, and what it depends on. Writes the deletion vectors."""
+        new, old = self.state.fragments, self.begun.fragments
+        added = [live.fragment for live in new.since(old)]
+        removed = [live.fragment.name for live in old.since(new)]
+        fresh = {name: mask for name, mask in self._masks.items() if isinstance(mask, Deleted)}
+        mask = write_vectors(self.tools.store, fresh, base=base, env=self.tools.env) if fresh else {}
+        mask |= {name: kept for name, kept in self._masks.items() if isinstance(kept, Vector)}
+        change = Change(
+            operation=operation,
+            add=tuple(added),
+            remove=tuple(removed),
+            mask=mask,
+            unmask=tuple(name for name, kept in self._masks.items() if kept is None),
+            rewrite=self.rewrite,
+            schema=self.schema if self.schema != self.begun.schema else None,
+            tags=self._tags,
+            settings=self._settings,
+            once=(once,) if once else (),
+            counts=self.counts,
+            message=message,
+        )
+        touches = frozenset(removed) | frozenset(self._masks)
+        labels = {"tags": frozenset(self._tags), "settings": frozenset(self._settings)}
+        return change, replace(self.footprint, touches=touches, **labels)
+
+    def _apply(self, change: Change) -> None:
+        self.state = self.state.apply(change, version=self.begun.version + 1)
+
+
+def is_empty(change: Change) -> bool:
+    """Whether a change changes nothing at all."""
+    return not (
+        change.add
+        or change.remove
+        or change.mask
+        or change.unmask
+        or change.schema
+        or change.tags
+        or change.settings
+        or change.once
+    )

@@ -1,0 +1,161 @@
+"""The rows of one fragment that have a key.
+
+What must hold:
+- No row with one of the keys is left out: bounds and bloom filters only rule out what can't match.
+- A bloom filter is read only where it can spare more than it costs: many pages may match, or the last search there
+  read pages for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from siltstone.table import bloom
+from siltstone.table.columns import comparable, filler
+from siltstone.table.reader import Pick, Reader, row_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siltstone.format.table import Field
+    from siltstone.table.columns import Plan
+    from siltstone.table.indexes import Indexes
+
+BLOOM_PAGES = 4  # that may match: from here on the filter is asked
+BLOOM_KEYS_MAX = 1024
+LOOKUP_PAGES_MAX = 64  # up to here a lookup decodes all columns of the pages that may match
+
+Found = tuple[np.ndarray, np.ndarray]
+
+
+class Finder:
+    """Finds keys in one fragment. Keys are distinct, not null, and of their column's type."""
+
+    def __init__(self, reader: Reader, indexes: Indexes, *, rows: int, groups: int) -> None:
+        self._reader = reader
+        self._indexes = indexes
+        self._rows = rows
+        self._groups = groups
+
+    def find(self, keys: pa.Array, field: Field) -> Found:
+        """The rows that have one of the keys, in order, and which one."""
+        plan = self._indexes.plan((field,))
+        if not plan.leaves:
+            return self._all_or_none(keys, field)
+        return self._search(keys, plan, self._candidates(keys, plan, plan.leaves))
+
+    def lookup(self, keys: pa.Array, field: Field, fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+        """The same, and some columns of these rows."""
+        plan, wanted = self._indexes.plan((field,)), self._indexes.plan(fields)
+        both = wanted if field in fields else self._indexes.plan((*fields, field))
+        if not plan.leaves:
+            rows, which = self._all_or_none(keys, field)
+        else:
+            picks = self._candidates(keys, plan, both.leaves if both.flat else plan.leaves)
+            pages = sum(len(pick.counts) if pick.pages is not None else LOOKUP_PAGES_MAX for pick in picks)
+            if 0 < pages <= LOOKUP_PAGES_MAX and self._reader.aligned(both, picks):
+                return self._lookup(keys, field, both, picks, len(fields))
+            rows, which = self._search(keys, plan, picks)
+        table = self._reader.take(wanted, rows) if len(rows) and wanted.leaves else wanted.fill(len(rows))
+        return rows, which, table
+
+    def _lookup(
+        self, keys: pa.Array, field: Field, both: Plan, picks: Sequence[Pick], width: int
+    ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+        table = self._reader.read(both, picks)
+        places, which = _match(table.column(both.fields.index(field)), keys)
+        self._learn(picks, places)
+        chosen = table.take(pa.array(places))
+        # What was read for the search alone comes last.
+        return row_numbers(places, picks), which, chosen if width == len(both.fields) else chosen.remove_column(width)
+
+    def _search(self, keys: pa.Array, plan: Plan, picks: Sequence[Pick]) -> Found:
+        rows, keys_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for batch in self._reader.batches(picks, plan):
+            places, which = _match(self._reader.read(plan, batch).column(0), keys)
+            self._learn(batch, places)
+            rows.append(row_numbers(places, batch))
+            keys_of.append(which)
+        return np.concatenate(rows), np.concatenate(keys_of)
+
+    def _all_or_none(self, keys: pa.Array, field: Field) -> Found:
+        """Where the file lacks the column all rows have its default."""
+        _, which = _match(filler(field, 1), keys)
+        rows = np.arange(self._rows if len(which) else 0, dtype=np.int64)
+        return rows, np.full(len(rows), which[0] if len(which) else 0, np.int64)
+
+    def _candidates(self, keys: pa.Array, plan: Plan, leaves: Sequence[int]) -> list[Pick]:
+        """The pages that may hold one of the keys. The page indexes of ``leaves`` are loaded along."""
+        values = comparable(keys)
+        limits = self._indexes.group_limits(plan) if values is not None else None
+        if values is None or limits is None:
+            return [self._reader.all_of(group) for group in range(self._groups)]
+        ordered = np.sort(values) if len(values) > 1 else values
+        groups = np.flatnonzero(limits.may_hold(ordered)).tolist()
+        self._indexes.load(groups, leaves if len(keys) <= LOOKUP_PAGES_MAX else plan.leaves, bounded=plan)
+        sieve = _Sieve(self._indexes, plan, keys, values)
+        picks = [self._pick(group, plan, ordered, sieve) for group in groups]
+        return [pick for pick in picks if pick is not None]
+
+    def _pick(self, group: int, plan: Plan, ordered: np.ndarray, sieve: _Sieve) -> Pick | None:
+        limits = self._indexes.page_limits(group, plan)
+        chosen = np.flatnonzero(limits.may_hold(ordered)) if limits is not None else None
+        if chosen is not None and not len(chosen):
+            return None
+        many = chosen is None or len(chosen) > BLOOM_PAGES * len(ordered)
+        left = sieve.left(group, fetch=many or group in self._indexes.missed)
+        if left is not None:
+            chosen = np.flatnonzero(limits.may_hold(left)) if limits is not None and len(left) else chosen
+            if not len(left) or (chosen is not None and not len(chosen)):
+                return None
+        if chosen is None:
+            return self._reader.all_of(group)
+        return self._reader.pages_of(group, chosen, self._indexes.index(group, plan.leaves[0]).layout)
+
+    def _learn(self, picks: Sequence[Pick], places: np.ndarray) -> None:
+        if not len(places):
+            self._indexes.missed.update(pick.group for pick in picks)
+
+
+class _Sieve:
+    """Which of some keys a row group may hold, by its bloom filter."""
+
+    def __init__(self, indexes: Indexes, plan: Plan, keys: pa.Array, values: np.ndarray) -> None:
+        self._indexes = indexes
+        self._plan = plan
+        self._keys = keys
+        self._values = values
+        self._hashes: np.ndarray | None = None
+
+    def left(self, group: int, *, fetch: bool) -> np.ndarray | None:
+        """The values of the keys that are left, in order; None where no filter was asked."""
+        if len(self._keys) > BLOOM_KEYS_MAX:
+            return None
+        found = self._indexes.bloom(group, self._plan.leaves[0], fetch=fetch)
+        if found is None:
+            return None
+        if self._hashes is None:
+            self._hashes = self._hash()
+        if not len(self._hashes):
+            return None
+        return np.sort(self._values[found.might_contain(self._hashes)])
+
+    def _hash(self) -> np.ndarray:
+        kind = self._indexes.type_of(self._plan).arrow
+        if bloom.can_hash(kind):
+            try:
+                return bloom.hashes(self._keys if self._keys.type == kind else self._keys.cast(kind))
+            except pa.ArrowException:
+                pass  # a key that the file's narrower type can't hold
+        return np.empty(0, np.uint64)
+
+
+def _match(column: pa.ChunkedArray, keys: pa.Array) -> Found:
+    """Where a column has one of the keys, and which."""
+    which = pc.index_in(column, value_set=keys).fill_null(-1).to_numpy()
+    places = np.flatnonzero(which >= 0)
+    return places, which[places].astype(np.int64)

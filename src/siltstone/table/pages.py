@@ -1,0 +1,220 @@
+"""Some pages of a Parquet file, decoded: as a small Parquet file in memory, which pyarrow reads.
+
+What must hold:
+- Pages are never taken apart here: they go into the small file as they lie in the large one, behind a new footer.
+- Every page's checksum is verified, and its head says what the index said of it: as many values, and no larger.
+- Rows that pyarrow gives back are as many as were asked for, or the file is corrupt.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from siltstone.errors import CorruptionError
+from siltstone.format import thrift
+from siltstone.format.parquet import DICTIONARY_ENCODINGS, MAGIC, Range
+from siltstone.format.thrift import I32, LIST, STRUCT, list_head, zigzag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siltstone.format.parquet import Chunk, Pages
+    from siltstone.format.thrift import Struct
+
+JOINED_BYTES_MAX = 256 * 1024  # up to here a copy costs less than calls back into Python
+
+_VERSION = b"\x15\x04"
+_ENCODING_OF_LEVELS = 3
+_PLAIN_PATH = {3: (LIST, (thrift.BINARY, [b"_"]))}  # required, and looked at by nobody
+_HEADS = {0: 5, 3: 8}  # of data pages: the field that tells more, by the kind of page
+
+
+class Piece(NamedTuple):
+    """Some pages of one column chunk."""
+
+    chunk: Chunk
+    ranges: tuple[Range, ...]  # pages that lie side by side are one range; a dictionary is the first one, by itself
+    dictionary_bytes: int
+    values: int
+    pages: tuple[tuple[int, int], ...]  # bytes and values of each data page; none where the chunk is whole
+
+
+def whole(chunk: Chunk) -> Piece:
+    """All pages of a chunk."""
+    return Piece(chunk, (chunk.range,), chunk.data - chunk.range.start, chunk.values, ())
+
+
+def some(chunk: Chunk, index: Pages, chosen: np.ndarray, counts: np.ndarray) -> Piece:
+    """The pages ``chosen``, in order, of a column with one value a row; ``counts`` are the rows of each."""
+    starts, sizes = index.starts[chosen].tolist(), index.sizes[chosen].tolist()
+    runs: list[Range] = []
+    for start, size in zip(starts, sizes, strict=True):
+        if runs and runs[-1].end == start:
+            runs[-1] = Range(runs[-1].start, start + size)
+        else:
+            runs.append(Range(start, start + size))
+    dictionary_bytes = 0
+    if chosen[0] < chunk.dictionary_pages:
+        dictionary_bytes = chunk.data - chunk.range.start
+        runs.insert(0, Range(chunk.range.start, chunk.data))
+    values = counts[chosen].tolist()
+    return Piece(chunk, tuple(runs), dictionary_bytes, sum(values), tuple(zip(sizes, values, strict=True)))
+
+
+def check(piece: Piece, parts: Sequence[bytes], *, name: str) -> None:
+    """Check the heads of a piece's pages against what the index said of them."""
+    pages = iter(piece.pages)
+    for part in parts[1:] if piece.dictionary_bytes else parts:
+        place = 0
+        while place < len(part):
+            size, values = next(pages)
+            _check_page(part, place, size, values, piece, name=name)
+            place += size
+
+
+def _check_page(data: bytes, start: int, size: int, values: int, piece: Piece, *, name: str) -> None:
+    head, end = thrift.decode(data, name=name, start=start)
+    try:
+        kind, plain, packed = head[1][1], head[2][1], head[3][1]
+        more = head[_HEADS[kind]][1]
+        count = more[1][1]
+        encoding = more[2 if kind == 0 else 4][1]
+        levels = {more[3][1], more[4][1]} if kind == 0 else {_ENCODING_OF_LEVELS}
+    except (KeyError, TypeError, IndexError):
+        raise _corrupt(name, "a page has no proper head") from None
+    good = (
+        end - start + packed == size
+        and 0 <= plain <= piece.chunk.plain_bytes
+        and count == values
+        and encoding in piece.chunk.encodings
+        and levels == {_ENCODING_OF_LEVELS}
+        and (encoding not in DICTIONARY_ENCODINGS or piece.dictionary_bytes)
+    )
+    if not good:
+        raise _corrupt(name, "a page is another one than its index says")
+
+
+def file_head(elements: Sequence[Struct]) -> bytes:
+    """The first part of a footer, up to the schema."""
+    schema = list_head(STRUCT, len(elements)) + b"".join(map(thrift.encode, elements))
+    return _VERSION + bytes((0x10 | LIST,)) + schema
+
+
+def build(head: bytes, groups: Sequence[tuple[int, Sequence[tuple[Piece, Sequence[bytes]]]]]) -> list[bytes]:
+    """A Parquet file of some row groups, in parts: the number of rows of each, and its columns with their bytes."""
+    out = [MAGIC]
+    place = len(MAGIC)
+    footer = [head, b"\x16", zigzag(sum(rows for rows, _ in groups)), b"\x19", list_head(STRUCT, len(groups))]
+    for rows, columns in groups:
+        footer += [b"\x19", list_head(STRUCT, len(columns))]
+        start = place
+        for piece, parts in columns:
+            size = sum(map(len, parts))
+            footer.append(_chunk_footer(piece, place, size))
+            out += parts
+            place += size
+        footer += [b"\x16", zigzag(place - start), b"\x16", zigzag(rows), b"\0"]
+    footer.append(b"\0")
+    data = b"".join(footer)
+    return [*out, data, len(data).to_bytes(4, "little"), MAGIC]
+
+
+def _chunk_footer(piece: Piece, place: int, size: int) -> bytes:
+    chunk = piece.chunk
+    fields = (
+        b"\x26\0\x1c",  # no offset of its own; its metadata:
+        _chunk_head(chunk.type, chunk.encodings, chunk.codec),
+        b"\x16",
+        zigzag(piece.values),
+        b"\x16",
+        zigzag(chunk.plain_bytes),
+        b"\x16",
+        zigzag(size),
+        b"\x26",
+        zigzag(place + piece.dictionary_bytes),
+        b"\x26" + zigzag(place) if piece.dictionary_bytes else b"",
+        b"\0\0",
+    )
+    return b"".join(fields)
+
+
+@lru_cache(maxsize=256)
+def _chunk_head(kind: int, encodings: tuple[int, ...], codec: int) -> bytes:
+    """The first fields of a chunk's metadata, without the end of the structure."""
+    return thrift.encode(
+        {1: (I32, kind), 2: (LIST, (I32, list(encodings))), **_PLAIN_PATH, 4: (I32, codec)},
+    )[:-1]
+
+
+def read(parts: Sequence[bytes], *, rows: int, name: str, threads: bool, checksums: bool) -> pa.Table:
+    """Decode a file that ``build`` made; ``name`` is the object that its pages are from.
+
+    ``checksums`` is false where the caller has checked all bytes already.
+    """
+    small = sum(map(len, parts)) <= JOINED_BYTES_MAX
+    source = pa.BufferReader(b"".join(parts)) if small else pa.PythonFile(_Parts(parts), mode="r")
+    try:
+        file = pq.ParquetFile(
+            source, pre_buffer=False, page_checksum_verification=checksums, arrow_extensions_enabled=False
+        )
+        table = file.read(use_threads=threads)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        reason = ascii(str(error).partition("\n")[0][:200])[1:-1]
+        raise _corrupt(name, f"its pages can't be decoded: {reason}") from error
+    if table.num_rows != rows:
+        raise _corrupt(name, f"its pages hold {table.num_rows} rows, not {rows}")
+    return table
+
+
+class _Parts:
+    """Parts of a file as a file. A read of exactly one part copies nothing, and pyarrow reads column by column."""
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *map(len, parts)])
+        self._place = 0
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        start, last = self._place, int(self._starts[-1])
+        end = last if size < 0 else min(start + size, last)
+        self._place = end
+        found = []
+        number = int(np.searchsorted(self._starts, start, "right")) - 1
+        while start < end:
+            base = int(self._starts[number])
+            part = self._parts[number]
+            piece = part if start == base and end >= base + len(part) else part[start - base : end - base]
+            found.append(piece)
+            start += len(piece)
+            number += 1
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
+        """Where the next read begins."""
+        self._place = place + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: int(self._starts[-1])}[whence]
+        return self._place
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._place
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def close(self) -> None:
+        """Let go of the parts."""
+        self.closed = True
+        self._parts = ()
+
+
+def _corrupt(name: str, reason: str) -> CorruptionError:
+    return CorruptionError(f"{name} is damaged: {reason}", hint="restore it from a copy", object=name)

@@ -1,0 +1,242 @@
+"""Rows of one fragment, by row group, by page or by number.
+
+What must hold:
+- All bytes that a call needs, and that are not kept, come with one request for each batch of row groups.
+- A batch is at most ``BATCH_BYTES`` of the file, or one row group where that is more.
+- Columns whose pages align are decoded together; whether they do changes nothing in the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from siltstone.format.seal import Part
+from siltstone.table import pages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from siltstone.format.parquet import Range
+    from siltstone.table.columns import Plan
+    from siltstone.table.indexes import Indexes, Layout
+    from siltstone.table.pages import Piece
+    from siltstone.table.source import Source
+
+BATCH_BYTES = 32 * 1024 * 1024
+MOST = 0.75  # of a row group's pages: where more are hit, all are read
+PAGE_ROWS = 1024  # about; for estimates
+
+
+class Pick(NamedTuple):
+    """Rows of one row group: those of some pages, or all."""
+
+    group: int
+    pages: np.ndarray | None  # None: all
+    starts: np.ndarray  # the first row of each run of rows, in the file
+    counts: np.ndarray  # the rows of each run
+
+
+class Reader:
+    """Decodes what was picked of one fragment."""
+
+    def __init__(self, source: Source, indexes: Indexes) -> None:
+        self._source = source
+        self._indexes = indexes
+        self._groups = source.footer.groups
+        self._starts = np.array([one.start for one in self._groups], np.int64)
+
+    def all_of(self, group: int) -> Pick:
+        """All rows of a row group."""
+        return Pick(group, None, self._starts[group : group + 1], np.array([self._groups[group].rows]))
+
+    def pages_of(self, group: int, chosen: np.ndarray, layout: Layout) -> Pick:
+        """The rows of some pages, in order; of all where most are chosen."""
+        if len(chosen) > MOST * len(layout.counts):
+            return self.all_of(group)
+        return Pick(group, chosen, layout.first_rows[chosen] + self._groups[group].start, layout.counts[chosen])
+
+    def layout(self, group: int, leaf: int) -> Layout | None:
+        """Which rows the pages of a chunk hold; None where the file does not say."""
+        if not self._groups[group].chunks[leaf].offsets.end:
+            return None
+        return self._indexes.index(group, leaf).layout
+
+    def aligned(self, plan: Plan, picks: Sequence[Pick]) -> bool:
+        """Whether the pages of all columns of a plan hold the same rows."""
+        if not plan.flat:
+            return False
+        for pick in picks:
+            first = self.layout(pick.group, plan.leaves[0])
+            if first is None or any(self.layout(pick.group, leaf) is not first for leaf in plan.leaves):
+                return False
+        return True
+
+    def read(self, plan: Plan, picks: Sequence[Pick], *, threads: bool = False) -> pa.Table:
+        """The picked rows, some columns of them. Where pages are picked, all columns align."""
+        return self._read_each([(plan, picks)], threads=threads)[0]
+
+    def batches(self, picks: Sequence[Pick], plan: Plan) -> Iterator[list[Pick]]:
+        """Picks in lots of a bounded number of bytes."""
+        batch: list[Pick] = []
+        total = 0
+        for pick in picks:
+            size = self._estimate(plan, pick.group, 0 if pick.pages is None else len(pick.pages))
+            if batch and total + size > BATCH_BYTES:
+                yield batch
+                batch, total = [], 0
+            batch.append(pick)
+            total += size
+        if batch:
+            yield batch
+
+    def take(self, plan: Plan, rows: np.ndarray) -> pa.Table:
+        """Rows by their numbers, which are distinct, in order and in range; the plan has columns in the file."""
+        edges = np.searchsorted(rows, np.append(self._starts, self._source.fragment.rows))
+        hit = np.flatnonzero(np.diff(edges)).tolist()
+        lots: list[list[int]] = [[]]
+        total = 0
+        for group in hit:
+            size = self._estimate(plan, group, int(edges[group + 1] - edges[group]))
+            if lots[-1] and total + size > BATCH_BYTES:
+                lots.append([])
+                total = 0
+            lots[-1].append(group)
+            total += size
+        tables = [
+            self._take(plan, [(group, rows[edges[group] : edges[group + 1]] - self._starts[group]) for group in lot])
+            for lot in lots
+        ]
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _estimate(self, plan: Plan, group: int, pages_hit: int) -> int:
+        chunks = self._groups[group].chunks
+        size = sum(chunks[leaf].range.end - chunks[leaf].range.start for leaf in plan.leaves)
+        share = min(1.0, pages_hit * PAGE_ROWS / self._groups[group].rows) if pages_hit else 1.0
+        return int(size * share)
+
+    def _take(self, plan: Plan, wanted: Sequence[tuple[int, np.ndarray]]) -> pa.Table:
+        flat = [node.leaf for node in plan.nodes if node is not None and node.flat]
+        self._indexes.load([group for group, _ in wanted], flat)
+        classes: dict[tuple[int, ...], list[int]] = {}
+        layouts: dict[tuple[int, ...], list[Layout | None]] = {}
+        for number, node in enumerate(plan.nodes):
+            if node is not None:
+                found = [self.layout(group, node.leaf) if node.flat else None for group, _ in wanted]
+                key = tuple(map(id, found))
+                classes.setdefault(key, []).append(number)
+                layouts[key] = found
+        chosen = [
+            [self._choose(*one, layout) for one, layout in zip(wanted, layouts[key], strict=True)] for key in classes
+        ]
+        plans = (
+            [plan]
+            if len(classes) == 1
+            else [self._indexes.plan([plan.fields[number] for number in numbers]) for numbers in classes.values()]
+        )
+        tables = self._read_each([(one, [pick for pick, _ in picks]) for one, picks in zip(plans, chosen, strict=True)])
+        parts = [_take_rows(table, picks) for table, picks in zip(tables, chosen, strict=True)]
+        if len(parts) == 1:
+            return parts[0]
+        columns = {
+            number: column
+            for numbers, part in zip(classes.values(), parts, strict=True)
+            for number, column in zip(numbers, part.columns, strict=True)
+        }
+        rows = sum(len(one) for _, one in wanted)
+        return plan.gather(columns, rows)
+
+    def _choose(self, group: int, rows: np.ndarray, layout: Layout | None) -> tuple[Pick, np.ndarray]:
+        """The pages that hold some rows of a row group, and where among their rows these are."""
+        if layout is None:
+            return self.all_of(group), rows
+        numbers = np.searchsorted(layout.first_rows, rows, "right") - 1
+        chosen = np.unique(numbers) if len(rows) > 1 else numbers
+        pick = self.pages_of(group, chosen, layout)
+        if pick.pages is None:
+            return pick, rows
+        before = np.cumsum(pick.counts) - pick.counts
+        return pick, before[np.searchsorted(chosen, numbers)] + rows - layout.first_rows[numbers]
+
+    def _read_each(self, reads: Sequence[tuple[Plan, Sequence[Pick]]], *, threads: bool = False) -> list[pa.Table]:
+        """Several reads with one request."""
+        excerpts = [_Excerpt(self._source, self._indexes, plan, picks) for plan, picks in reads]
+        ranges = [one for excerpt in excerpts for one in excerpt.ranges]
+        parts = iter(self._source.fetch(ranges) if ranges else ())
+        return [excerpt.table(parts, threads=threads) for excerpt in excerpts]
+
+
+class _Excerpt:
+    """One small file: which ranges it needs, and what comes of them."""
+
+    def __init__(self, source: Source, indexes: Indexes, plan: Plan, picks: Sequence[Pick]) -> None:
+        self._source = source
+        self._indexes = indexes
+        self._plan = plan
+        self._picks = picks
+        self._pieces: list[list[Piece]] = []
+        self.ranges: list[Range] = []
+        for pick in picks:
+            pieces = [self._piece(pick, leaf) for leaf in plan.leaves]
+            self._pieces.append(pieces)
+            for leaf, piece in zip(plan.leaves, pieces, strict=True):
+                kept = pick.pages is not None and piece.dictionary_bytes and indexes.dictionary(pick.group, leaf)
+                self.ranges += piece.ranges[1:] if kept else piece.ranges
+
+    def table(self, parts: Iterator[bytes], *, threads: bool) -> pa.Table:
+        """The rows, of the next of ``parts``."""
+        plan, name = self._plan, self._source.key
+        rows = int(sum(pick.counts.sum() for pick in self._picks))
+        if not plan.leaves:
+            return plan.fill(rows)
+        groups = []
+        for pick, pieces in zip(self._picks, self._pieces, strict=True):
+            columns = [
+                (piece, self._parts(pick, leaf, piece, parts)) for leaf, piece in zip(plan.leaves, pieces, strict=True)
+            ]
+            groups.append((int(pick.counts.sum()), columns))
+        # Whole columns of a sealed file were checked against its own sums.
+        checksums = not self._source.sums or any(pick.pages is not None for pick in self._picks)
+        found = pages.read(pages.build(plan.head, groups), rows=rows, name=name, threads=threads, checksums=checksums)
+        return plan.shape(found)
+
+    def _piece(self, pick: Pick, leaf: int) -> Piece:
+        chunk = self._source.footer.groups[pick.group].chunks[leaf]
+        if pick.pages is None:
+            return pages.whole(chunk)
+        index = self._indexes.index(pick.group, leaf)
+        return pages.some(chunk, index.pages, pick.pages, index.layout.counts)
+
+    def _parts(self, pick: Pick, leaf: int, piece: Piece, parts: Iterator[bytes]) -> list[bytes]:
+        if pick.pages is None:
+            data = next(parts)
+            self._source.sums.check(data, Part.DATA, group=pick.group, leaf=leaf)
+            return [data]
+        kept = self._indexes.dictionary(pick.group, leaf) if piece.dictionary_bytes else b""
+        found = [kept] if kept else []
+        found += [next(parts) for _ in piece.ranges[len(found) :]]
+        pages.check(piece, found, name=self._source.key)
+        if piece.dictionary_bytes and not kept:
+            self._indexes.keep_dictionary(found[0], group=pick.group, leaf=leaf)
+        return found
+
+
+def row_numbers(places: np.ndarray, picks: Sequence[Pick]) -> np.ndarray:
+    """The numbers in the file of rows that are at some places among all picked ones."""
+    starts = np.concatenate([pick.starts for pick in picks])
+    counts = np.concatenate([pick.counts for pick in picks])
+    before = np.cumsum(counts) - counts
+    runs = np.searchsorted(before, places, "right") - 1
+    return np.asarray(starts[runs] + places - before[runs])
+
+
+def _take_rows(table: pa.Table, picks: Sequence[tuple[Pick, np.ndarray]]) -> pa.Table:
+    if len(picks) == 1:
+        places = picks[0][1]
+    else:
+        counts = [int(pick.counts.sum()) for pick, _ in picks]
+        before = np.cumsum(counts) - counts
+        places = np.concatenate([start + rows for start, (_, rows) in zip(before, picks, strict=True)])
+    return table if len(places) == table.num_rows else table.take(pa.array(places))

@@ -1,0 +1,172 @@
+"""Writing to a table: one operation at a time, or several collected into one version.
+
+What must hold:
+- Bad input is told by the call that brings it, and leaves the table and the transaction as they were.
+- What a transaction writes before its end is named by nothing; ended by an exception, it never was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
+
+from siltstone.errors import ClosedError, InvalidInputError
+from siltstone.table import arguments, evolve
+from siltstone.table.inserts import write_rows
+from siltstone.table.operations import Append, Columns, Delete, Labels, Overwrite, Update, Upsert
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from siltstone.format.table import Schema
+    from siltstone.table.inserts import Twice
+    from siltstone.table.operations import Work
+    from siltstone.table.state import State
+    from siltstone.table.tools import Tools
+    from siltstone.table.versions import Version
+
+
+class Operations(ABC):
+    """What can be done to the rows, columns and settings of a table."""
+
+    def append(self, data: object) -> Version | None:
+        """Add rows; in a keyed table none of their keys may be there.
+
+        ``data`` is an Arrow table, batch or reader, a pandas or polars frame, a list of dicts, or an iterable of
+        such. Raises SchemaMismatchError, DuplicateKeyError.
+        """
+        return self._insert(Append, data, twice="refuse")
+
+    def upsert(self, data: object) -> Version | None:
+        """Add rows, in the place of those with the same keys; of rows given twice the last one counts."""
+        if not self._schema.key:
+            raise InvalidInputError("upsert needs a key, and this table has none", hint="create it with key=")
+        return self._insert(Upsert, data, twice="last wins")
+
+    def overwrite(self, data: object) -> Version | None:
+        """Add rows in the place of all that are there."""
+        return self._insert(Overwrite, data, twice="refuse")
+
+    def delete(self, where: str | None) -> Version | None:
+        """Delete the rows that match a SQL condition; None deletes all."""
+        return self._do(Delete(arguments.check_where(where), self._schema))
+
+    def update(self, values: Mapping[str, str], where: str | None = None) -> Version | None:
+        """Give columns new values (SQL expressions) in the rows that match a condition."""
+        where = arguments.check_where(where)
+        return self._do(Update(arguments.check_values(values), where, self._schema, base=self._base))
+
+    def add_column(
+        self, column: pa.Field | str, kind: pa.DataType | None = None, *, default: object = None
+    ) -> Version | None:
+        """Add a column, given as a field or as name and type. In rows that are there it is ``default``, or null."""
+        field = arguments.as_field(column, kind, default=default)
+        return self._evolve(lambda schema: evolve.add_column(schema, field, default))
+
+    def drop_column(self, name: str) -> Version | None:
+        """Drop a column; a later one of the same name is another one."""
+        return self._evolve(lambda schema: evolve.drop_column(schema, name))
+
+    def rename_column(self, name: str, to: str) -> Version | None:
+        """Rename a column."""
+        return self._evolve(lambda schema: evolve.rename_column(schema, name, to=to))
+
+    def widen_column(self, name: str, to: pa.DataType | None = None, *, nullable: bool = False) -> Version | None:
+        """Give a column a type that holds all values of the old one, or let it hold nulls."""
+        return self._evolve(lambda schema: evolve.widen_column(schema, name, to, nullable=nullable))
+
+    def set(self, settings: Mapping[str, str | None]) -> Version | None:
+        """Change settings; None removes one."""
+        return self._do(Labels(settings=arguments.check_settings(settings)))
+
+    def _insert(self, kind: type[Append | Upsert | Overwrite], data: object, *, twice: Twice) -> Version | None:
+        inserted = write_rows(self._tools, self._schema, data, base=self._base, twice=twice)
+        return self._do(kind(inserted, columns_from=self._begun.schema.next_id))
+
+    def _evolve(self, change: Callable[[Schema], Schema]) -> Version | None:
+        change(self._schema)  # bad input is told at once
+        return self._do(Columns(change))
+
+    @property
+    @abstractmethod
+    def _tools(self) -> Tools: ...
+
+    @property
+    @abstractmethod
+    def _begun(self) -> State:
+        """The version that the next operation starts from."""
+
+    @property
+    @abstractmethod
+    def _schema(self) -> Schema:
+        """The columns that the next operation sees."""
+
+    @property
+    def _base(self) -> int:
+        return self._begun.version
+
+    @abstractmethod
+    def _do(self, work: Work) -> Version | None: ...
+
+
+class Transaction(Operations):
+    """Operations that become one version together, or nothing. Ends with its ``with`` block."""
+
+    def __init__(self, tools: Tools, state: State, end: Callable[[Sequence[Work]], Version], *, applied: bool) -> None:
+        self._own_tools = tools
+        self._state = state
+        self._columns = state.schema
+        self._end = end
+        self._applied = applied  # its ``once`` was there when it began: nothing is to be done
+        self._works: list[Work] = []
+        self._open = True
+        self.result: Version | None = None  # what it became
+
+    def _insert(self, kind: type[Append | Upsert | Overwrite], data: object, *, twice: Twice) -> Version | None:
+        self._check_open()
+        return None if self._applied else super()._insert(kind, data, twice=twice)
+
+    def _do(self, work: Work) -> None:
+        self._check_open()
+        self._works.append(work)
+
+    def _evolve(self, change: Callable[[Schema], Schema]) -> None:
+        self._check_open()
+        self._columns = change(self._columns)
+        self._do(Columns(change))
+
+    @property
+    def _tools(self) -> Tools:
+        return self._own_tools
+
+    @property
+    def _begun(self) -> State:
+        return self._state
+
+    @property
+    def _schema(self) -> Schema:
+        return self._columns
+
+    def commit(self) -> Version:
+        """Make the version now; the ``with`` block does it at its end."""
+        self._check_open()
+        self._open = False
+        self.result = self._end(self._works)
+        return self.result
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ClosedError("this transaction has ended", hint="begin another one")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._open and kind is None:
+            self.commit()
+        self._open = False
+
+    def __repr__(self) -> str:
+        return f"Transaction({len(self._works)} operations on version {self._state.version})"

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+
+from siltstone import paths
+from siltstone.errors import CorruptionError
+from siltstone.format import frame
+from siltstone.format.rollup import decode_rollup
+from siltstone.log import open_log
+from siltstone.store.base import Traits
+from siltstone.store.memory import MemoryStore
+from siltstone.store.meter import MeteredStore
+from siltstone.store.wrapper import StoreWrapper
+from siltstone.table.history import ROLLUP_EVERY, History
+from paper_tables import Adds, fragment, grow, new_table
+
+
+def same(one, other):
+    """Whether two states say the same, however they were reached."""
+    assert one.mark == other.mark
+    assert (one.schema, dict(one.tags), dict(one.settings), dict(one.once)) == (
+        other.schema, dict(other.tags), dict(other.settings), dict(other.once)
+    )  # fmt: skip
+    assert sorted(one.fragments, key=lambda live: live.fragment.name) == sorted(
+        other.fragments, key=lambda live: live.fragment.name
+    )
+    assert one.fragments.rows == other.fragments.rows
+    assert one.all_versions().equals(other.all_versions().combine_chunks()) or (
+        one.all_versions().to_pylist() == other.all_versions().to_pylist()
+    )
+    return True
+
+
+class Remote(StoreWrapper):
+    """A store where every look is a request."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.traits = Traits(kind="s3", known_good=True, cheap_probes=False)
+
+
+def rollups(store):
+    return [paths.parse_rollup(info.key) for info in store.list(paths.ROLLUPS)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 9, 30, 31, 32, 33, 63, 64, 100, 255, 256, 300])
+def test_newest__after_so_many_versions__equals_the_writers_state(count):
+    tools, history, state = new_table()
+    state = grow(tools, history, state, count)
+    assert same(History(history.log).newest(), state)
+    assert len(rollups(tools.store)) == (count + 1) // ROLLUP_EVERY
+
+
+def test_at__every_version__equals_what_it_was():
+    tools, history, state = new_table()
+    states = [state]
+    for _ in range(80):
+        states.append(grow(tools, history, states[-1], 1))
+    for version in range(0, 81, 7):
+        assert same(History(history.log).at(version), states[version])
+
+
+def test_newest__without_any_rollup__reads_the_whole_log():
+    tools, history, state = new_table()
+    state = grow(tools, history, state, 70)
+    tools.store.delete([info.key for info in tools.store.list(paths.ROLLUPS)])
+    assert same(History(history.log).newest(), state)
+
+
+def test_newest__the_last_rollup_is_broken__takes_the_one_before():
+    tools, history, state = new_table()
+    state = grow(tools, history, state, 70)
+    key = paths.rollup(rollups(tools.store)[0])
+    tools.store.put(key, tools.store.get(key)[:-1])
+    assert same(History(history.log).newest(), state)
+
+
+def test_newest__a_rollup_that_others_stand_on_is_gone__is_passed_over():
+    tools, history, state = new_table()
+    state = grow(tools, history, state, 300)
+    tools.store.delete([paths.rollup(256)])
+    assert same(History(history.log).newest(), state)
+
+
+def test_newest__a_rollup_of_another_log__is_passed_over():
+    tools, history, state = new_table()
+    state = grow(tools, history, state, 40)
+    others, other_history, _ = new_table()
+    grow(others, other_history, other_history.newest(), 63)
+    tools.store.put(paths.rollup(64), others.store.get(paths.rollup(64)))
+    assert same(History(history.log).newest(), state)
+
+
+def test_newest__a_rollup_of_another_history_of_this_log__is_loud():
+    tools, history, state = new_table()
+    grow(tools, history, state, 31)
+    key = paths.entry(paths.LOG, 31)
+    # The store let another entry take the place of the one that the rollup stands on.
+    data = tools.store.get(key)
+    other = grow(*new_table(), 31)
+    assert other.mark.position == 32
+    entry = history.log.read(data, 31)
+    forged = data.replace(entry.nonce.encode(), b"0" * 32)
+    assert forged != data
+    with pytest.raises(CorruptionError):
+        tools.store.put(key, _resealed(forged))
+        History(history.log).newest()
+
+
+def _resealed(data):
+    header = data[52 : 52 + int.from_bytes(data[8:12], "little")]
+    return frame.wrap(header, data[52 + len(header) :])
+
+
+@pytest.mark.parametrize("count", [299, 999, 1023, 1055])
+def test_newest__after_so_many_versions__takes_few_requests(count):
+    tools, history, state = new_table(MeteredStore(Remote(MemoryStore(f"far-{count}"))))
+    grow(tools, history, state, count)
+    tools.store.reset()
+    log = open_log(tools.store, root=paths.LOG, probe=False)
+    History(log).newest()
+    assert tools.store.usage().total <= 10, tools.store.usage()
+
+
+def test_refresh__others_committed__gives_their_state():
+    tools, history, state = new_table()
+    other = History(history.log)
+    behind = other.newest()
+    state = grow(tools, history, state, 20)
+    assert same(other.refresh(behind), state)
+
+
+def test_newest__fragments_were_removed_and_labels_changed__rollups_say_so():
+    tools, history, state = new_table()
+    first = fragment()
+    state = grow(tools, history, state, 1, each=lambda _: Adds(first, tags={"v1": 0}, settings={"a": "1"}))
+    state = grow(tools, history, state, 40)
+    state = grow(
+        tools, history, state, 1, each=lambda _: Adds(remove=(first.name,), tags={"v1": None, "v2": 3}, settings={"a": None})
+    )
+    state = grow(tools, history, state, 40)
+    found = History(history.log).newest()
+    assert same(found, state)
+    assert first.name not in found.fragments
+    assert dict(found.tags) == {"v2": 3}
+    assert dict(found.settings) == {}
+
+
+def test_rollup__of_many_versions__names_what_it_stands_on():
+    tools, history, state = new_table()
+    grow(tools, history, state, 300)
+    since = {}
+    for position in rollups(tools.store):
+        key = paths.rollup(position)
+        since[position] = decode_rollup(tools.store.get(key), name=key).header.since
+    assert since == {256: 0, 288: 256} | {n: 0 for n in range(32, 256, 32)}
