@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lance
 from common import Target, alternate, contend, seconds
-from table_peers import DELTA, LANCE, SILTSTONE, Place, appender, count_rows, create, open_table
+from table_peers import DELTA, LANCE, SILTSTONE, Appender, Place, count_rows, create, store_of
 from table_rows import bytes_outside_data, make_range
 
-from siltstone.store.meter import MeteredStore
+import siltstone as ss
 from siltstone.testing.s3server import FaultServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
+
+    from siltstone.store.meter import Usage
 
 PROCESSES = 8
 APPENDS_EACH = 25
@@ -45,11 +47,11 @@ class Noted(NamedTuple):
 
 def contender(place: Place, notes: Path) -> Callable[[], object]:
     """The appends of one process; what went wrong, and what was asked of the store, goes into a file."""
-    append = appender(place)
+    appender = Appender(place)
     batches = own_batches(APPENDS_EACH)
 
     def work() -> None:
-        errors, requests = run_appends(append, batches)
+        errors, requests = run_appends(appender, batches)
         (notes / f"{os.getpid()}.json").write_text(json.dumps([errors, requests]))
 
     return work
@@ -61,18 +63,16 @@ def own_batches(count: int) -> list[pa.Table]:
     return [make_range(start + number * ROWS, count=ROWS, seed=number) for number in range(count)]
 
 
-def run_appends(append: Callable[[pa.Table], object], batches: Sequence[pa.Table]) -> tuple[list[str], list[int]]:
+def run_appends(appender: Appender, batches: Sequence[pa.Table]) -> tuple[list[str], list[int]]:
     """Append one by one: the errors, and the requests that each append made of siltstone's store."""
-    store = getattr(getattr(append, "__self__", None), "store", None)
     errors, requests = [], []
     for batch in batches:
-        before = store.usage().total if isinstance(store, MeteredStore) else 0
+        before = appender.requests()
         try:
-            append(batch)
+            appender.append(batch)
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}"[:200])
-        if isinstance(store, MeteredStore):
-            requests.append(store.usage().total - before)
+        requests.append(appender.requests() - before)
     return errors, requests
 
 
@@ -171,11 +171,11 @@ def measure_requests(
 def append_alone(place: Place, appends: int, *, ready: Callable[[], object] = lambda: None) -> list[int]:
     """Requests of each of many appends on one handle; ``ready`` is called before the first that counts."""
     create(place)
-    append = appender(place)
+    appender = Appender(place)
     first, *rest = own_batches(appends + 1)
-    append(first)  # finds the tip, and asks the store whether it can be trusted
+    appender.append(first)  # finds the tip, and asks the store whether it can be trusted
     ready()
-    errors, requests = run_appends(append, rest)
+    errors, requests = run_appends(appender, rest)
     assert not errors, errors[:3]
     return requests
 
@@ -197,7 +197,7 @@ def measure_sequence(directory: Path, *, appends: int) -> tuple[dict[str, float]
     places = {"siltstone": Place(SILTSTONE, str(directory / "ours")), "Lance": Place(LANCE, str(directory / "lance"))}
     for place in places.values():
         create(place)
-    works = {name: appender(place) for name, place in places.items()}
+    works = {name: Appender(place).append for name, place in places.items()}
     spent: dict[str, list[float]] = {name: [] for name in places}
     for number in range(appends):
         batch = make_range(number * ROWS, count=ROWS, seed=number)
@@ -222,15 +222,16 @@ def measure_sequence(directory: Path, *, appends: int) -> tuple[dict[str, float]
 # -- opening -------------------------------------------------------------------------------------
 
 
-def open_and_plan(place: Place) -> tuple[float, int]:
-    """Milliseconds and requests from nothing to a plan of a scan that no fragment can hold rows of."""
+def open_and_plan(place: Place) -> tuple[float, Usage]:
+    """Milliseconds and requests, from nothing to a plan of a scan that no fragment can hold rows of."""
     started = time.perf_counter()
-    with open_table(place) as table:
+    store = store_of(place)
+    with ss.open(store) as table:
         found = table.scan(where="id < 0").to_arrow()
         spent = time.perf_counter() - started
-        requests = table.store.usage().total
+        usage = store.usage()
     assert found.num_rows == 0, found.num_rows
-    return spent * 1000, requests
+    return spent * 1000, usage
 
 
 def lance_open_and_plan(uri: str) -> float:
@@ -249,9 +250,14 @@ def measure_opening(
         works["Lance: ms"] = partial(lance_open_and_plan, lance_uri)
     figures = alternate(rounds, works)
     for name, place in places.items():
-        figures[f"{name}: requests"] = open_and_plan(place)[1]
+        _, usage = open_and_plan(place)
+        figures[f"{name}: requests"] = usage.total
+        figures |= {f"{name}: requests, {verb}": count for verb, count in usage.requests.items()}
     first = next(iter(places))
     return figures, [
         Target(f"ms to open and plan after {appends:,} appends", figures[f"{first}: ms"], ms_max),
-        *(Target(f"requests of the same, {name}", figures[f"{name}: requests"], 10) for name in places),
+        *(
+            Target(f"requests of opening after {appends:,} appends, {name}", figures[f"{name}: requests"], 10)
+            for name in places
+        ),
     ]

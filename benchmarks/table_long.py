@@ -19,11 +19,11 @@ from table_rows import make_range
 
 from siltstone import open_log, paths
 from siltstone.format.frame import digest
-from siltstone.format.records import Header, Hint, encode_entry, encode_hint
+from siltstone.format.records import Header, Hint, decode_hint, encode_entry, encode_hint
 from siltstone.format.rollup import VERSION_COLUMNS, Live, Summary, encode_rollup, to_columns
 from siltstone.format.table import BLOCK, Bounds, Repeated, encode_body, encode_change
 from siltstone.ids import SystemIds
-from siltstone.log.log import HINT_EVERY
+from siltstone.log.log import HINT_EVERY, HINT_EVERY_CHEAP
 from siltstone.table.history import LEVEL, ROLLUP_EVERY, History
 from siltstone.testing.s3server import Faults
 from siltstone.testing.s3server.server import serve
@@ -83,10 +83,18 @@ def write_long_table(directory: Path, *, appends: int) -> Place:
         data = encode_entry(header, body)
         (directory / paths.entry(paths.LOG, position)).write_bytes(data)
         written.append(Written(header.op, digest(data), header.time_ms, raw, change.add[0]))
-    hint = Hint(log=log.identity.log, position=len(written) // HINT_EVERY * HINT_EVERY)
-    (directory / f"{paths.LOG}{paths.HINT}").write_bytes(encode_hint(hint))
+    hint_path(directory).write_bytes(_hint(log.identity.log, len(written), every=HINT_EVERY_CHEAP))
     _write_rollups(directory, written, schema, log=log.identity.log, last=last_rollup)
     return place
+
+
+def hint_path(directory: Path) -> Path:
+    return directory / f"{paths.LOG}{paths.HINT}"
+
+
+def _hint(log: str, entries: int, *, every: int) -> bytes:
+    """The last hint that writers left, which do so every so often."""
+    return encode_hint(Hint(log=log, position=entries // every * every))
 
 
 def _as_written(step: Step) -> Written:
@@ -166,11 +174,16 @@ def served(directory: Path) -> Iterator[Place]:
 
 
 def _serve(directory: Path, owner: int, ready: Any) -> None:
+    hint = decode_hint(hint_path(directory).read_bytes())
+    # Where looking is not cheap, hints are rarer: the last one is further back.
+    rarer = _hint(hint.log, hint.position, every=HINT_EVERY)
+
     def fill(service: S3Service) -> None:
         bucket = service.buckets.get(BUCKET)
         for path in directory.rglob("*"):
             if path.is_file():
-                bucket.put(f"table/{path.relative_to(directory).as_posix()}", path.read_bytes(), headers=())
+                data = rarer if path == hint_path(directory) else path.read_bytes()
+                bucket.put(f"table/{path.relative_to(directory).as_posix()}", data, headers=())
 
     async def run() -> None:
         stop = asyncio.Event()

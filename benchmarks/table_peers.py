@@ -6,6 +6,7 @@ Lance and Delta never sync a file, so siltstone is compared with ``sync=False`` 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import deltalake
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pyarrow as pa
+
+    from siltstone.store.meter import MeteredStore
 
 SILTSTONE = "siltstone"
 LANCE = "lance"
@@ -37,34 +40,43 @@ class Place(NamedTuple):
 def create(place: Place) -> None:
     """Make an empty table."""
     if place.kind == SILTSTONE:
-        options: dict[str, Any] = {} if place.storage_options is None else {"guard": "receipt"}
-        with ss.create(place.uri, schema=SCHEMA, key=place.key, **_opening(place), **options):
-            pass
+        guard = "auto" if place.storage_options is None else "receipt"
+        ss.create(store_of(place), schema=SCHEMA, key=place.key, guard=guard).close()
     elif place.kind == LANCE:
         lance.write_dataset(SCHEMA.empty_table(), place.uri, storage_options=place.storage_options)
     else:
         deltalake.write_deltalake(place.uri, SCHEMA.empty_table())
 
 
+def store_of(place: Place) -> MeteredStore:
+    """The store of a table of siltstone's, which counts the requests that a handle on it makes."""
+    return ss.open_store(place.uri, place.storage_options, sync=place.sync)
+
+
 def open_table(place: Place) -> Any:
     """A handle of a table of siltstone's."""
-    return ss.open(place.uri, **_opening(place))
+    return ss.open(store_of(place))
 
 
-def _opening(place: Place) -> dict[str, Any]:
-    if place.storage_options is not None:
-        return {"storage_options": place.storage_options}
-    return {"sync": place.sync}
+class Appender:
+    """What appends rows to a table, keeps what a handle keeps between two appends, and counts siltstone's requests."""
 
+    def __init__(self, place: Place) -> None:
+        self._store: MeteredStore | None = None
+        self.append: Callable[[pa.Table], object]
+        if place.kind == SILTSTONE:
+            self._store = store_of(place)
+            self.append = ss.open(self._store).append
+        elif place.kind == LANCE:
+            self.append = partial(
+                lance.write_dataset, uri=place.uri, mode="append", storage_options=place.storage_options
+            )
+        else:
+            self.append = partial(deltalake.write_deltalake, deltalake.DeltaTable(place.uri), mode="append")
 
-def appender(place: Place) -> Callable[[pa.Table], object]:
-    """What appends rows to a table and keeps what a handle keeps between two appends."""
-    if place.kind == SILTSTONE:
-        return open_table(place).append  # type: ignore[no-any-return]
-    if place.kind == LANCE:
-        return lambda rows: lance.write_dataset(rows, place.uri, mode="append", storage_options=place.storage_options)
-    table = deltalake.DeltaTable(place.uri)
-    return lambda rows: deltalake.write_deltalake(table, rows, mode="append")
+    def requests(self) -> int:
+        """How many were made so far."""
+        return self._store.usage().total if self._store is not None else 0
 
 
 def count_rows(place: Place) -> int:

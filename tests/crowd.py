@@ -26,10 +26,10 @@ class Told:
         return sorted((line["position"], line["digest"]) for line in self.acknowledged)
 
 
-def start(asked: dict, **settings) -> subprocess.Popen:
-    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+def start(asked: dict, *, worker: Path = WORKER, **settings) -> subprocess.Popen:
+    paths = [str(ROOT / "src"), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, str(WORKER), json.dumps(asked)],
+        [sys.executable, str(worker), json.dumps(asked)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},

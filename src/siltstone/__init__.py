@@ -2,6 +2,9 @@
 
 from siltstone import errors
 from siltstone._version import __version__
+from siltstone.api import Table
+from siltstone.api import create_table as create
+from siltstone.api import open_table as open  # noqa: A004 - siltstone.open reads well, and nobody imports it bare
 from siltstone.check import check_store
 from siltstone.commit.connect import open_registry as open_commits
 from siltstone.log import Entry, Log, Mark, open_log
@@ -12,9 +15,12 @@ __all__ = [
     "Entry",
     "Log",
     "Mark",
+    "Table",
     "__version__",
     "check_store",
+    "create",
     "errors",
+    "open",
     "open_commits",
     "open_log",
     "open_store",

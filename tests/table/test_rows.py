@@ -276,11 +276,11 @@ def test_batches__endless_generator__is_read_as_far_as_asked():
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
 def test_batches__large_values__cut_the_chunks_by_bytes(kind):
-    table = pa.table({"id": pa.array(range(40)), "name": pa.array(["x" * (8 * 2**20)] * 40, kind)})
+    table = pa.table({"id": pa.array(range(20)), "name": pa.array(["x" * (8 * 2**20)] * 20, kind)})
     chunks = read(table)
-    assert len(chunks) >= 5
+    assert len(chunks) >= 3
     assert max(chunk.nbytes for chunk in chunks) <= CHUNK_BYTES * 1.01
-    assert pa.concat_tables(chunks)["id"].to_pylist() == list(range(40))
+    assert pa.concat_tables(chunks)["id"].to_pylist() == list(range(20))
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.string_view()], ids=str)
@@ -336,15 +336,16 @@ def test_value_bytes__of_each_layout__are_those_of_the_decoded_values():
 
 
 def test_batches__of_arrow_input__imports_neither_pandas_nor_datasets():
-    # pyarrow itself imports pandas to make an array of Python values, so there are none here.
+    # pyarrow itself imports pandas to make an array or a scalar of Python values, so there are none here.
     code = (
         "import sys, pyarrow as pa\n"
         "from siltstone.table.rows import batches\n"
         "from siltstone.table.schema import make_schema\n"
-        "schema = make_schema(pa.schema([('a', pa.int64()), ('b', pa.string())]), None)\n"
-        "table = pa.table([pa.nulls(2, pa.int64()), pa.nulls(2, pa.large_string())], names=['a', 'b'])\n"
+        "schema = make_schema(pa.schema([('a', pa.int64()), ('b', pa.int64())]), None)\n"
+        "table = pa.table([pa.nulls(2, pa.int64()), pa.nulls(2, pa.int32())], names=['a', 'b'])\n"
+        "before = set(sys.modules)\n"
         "assert sum(chunk.num_rows for chunk in batches([table, table.to_reader()], schema)) == 4\n"
-        "print(sorted(name for name in ('pandas', 'polars', 'pyarrow.dataset') if name in sys.modules))\n"
+        "print(sorted({'pandas', 'polars', 'pyarrow.dataset'} & (set(sys.modules) - before)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -48,13 +48,14 @@ def unexpected(error: Exception) -> InternalError:
     )
 
 
-def show(error: SiltstoneError, *, as_json: bool, secrets: Iterable[str] = ()) -> None:
-    """Print an error: JSON on standard output, or a line and its hint on standard error."""
+def show(error: SiltstoneError, *, as_json: bool, one_line: bool = False, secrets: Iterable[str] = ()) -> None:
+    """Print an error: JSON on standard output (``one_line`` behind rows), or text on standard error."""
     message, hint = (_without(text, secrets) for text in (error.message, error.hint))
     facts = {name: error.facts[name] for name in _SHOWN_FACTS if error.facts.get(name) is not None}
     if as_json:
         document: dict[str, Any] = {"kind": error.kind, "message": message, "hint": hint} | facts
-        print(json.dumps({"error": document}, indent=2, ensure_ascii=True), file=sys.stdout, flush=True)
+        indent = None if one_line else 2
+        print(json.dumps({"error": document}, indent=indent, ensure_ascii=True), file=sys.stdout, flush=True)
         return
     print(f"error: {clean(message)}", file=sys.stderr)
     if "op" in facts:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from siltstone.cli.errors import DONE, FAILED
 from siltstone.cli.options import add_store, add_verb, storage_options
 from siltstone.cli.output import clean
+from siltstone.cli.progress import Progress, size_text
+from siltstone.cli.table_check import check_tables
 from siltstone.verify import LogReport, repair, verify
 
 if TYPE_CHECKING:
@@ -16,14 +18,18 @@ if TYPE_CHECKING:
 
     from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
+    from siltstone.cli.table_check import TableReport
+    from siltstone.verify import Problem
 
 GUARDS = {"receipt": "receipts", "witness": "witnesses"}
 _VERIFY = """\
 Walks every log below the URI: positions, chain, checksums, epochs, witnesses, and the commit store where one is
-given. Names what is missing, overwritten or lost, with its op id. Writes nothing. Exit code 1 for problems.
+given. Of tables, looks for every file that the newest version names, and with --deep reads all of them. Names what is
+missing, overwritten or lost, with its op id. Writes nothing. Exit code 1 for problems.
 
 Examples:
   siltstone verify s3://bucket/path
+  siltstone verify reviews --deep
   siltstone verify DIR --commits sqlite:claims.db --json
 """
 _REPAIR = """\
@@ -38,8 +44,9 @@ Examples:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verbs ``verify`` and ``repair``."""
-    parser = add_verb(verbs, "verify", _verify, says="Check every log below a URI.", teaches=_VERIFY)
-    add_store(parser, what="where the logs are")
+    parser = add_verb(verbs, "verify", _verify, says="Check every log and table below a URI.", teaches=_VERIFY)
+    add_store(parser, what="where the logs and tables are")
+    parser.add_argument("--deep", action="store_true", help="read every file of a table and compare its checksum")
 
     parser = add_verb(verbs, "repair", _repair, says="Mend the logs below a URI.", teaches=_REPAIR)
     add_store(parser, what="where the logs are")
@@ -58,20 +65,38 @@ def _verify(arguments: argparse.Namespace, output: Output) -> int:
         storage_options=storage_options(arguments),
         progress=lambda root, entries: output.progress(f"{root or 'log'}: {entries} entries read"),
     )
-    output.result({"ok": _ok(reports), "logs": [_document(report) for report in reports]})
+    tables = check_tables(
+        arguments.uri,
+        reports,
+        deep=arguments.deep,
+        commits=arguments.commits,
+        storage_options=storage_options(arguments),
+        progress=Progress(output, "reading files").done,
+    )
+    document = {
+        "ok": _ok(reports) and all(table.ok for table in tables),
+        "logs": [_document(report) for report in reports],
+        "tables": [{"ok": table.ok} | asdict(table) for table in tables],
+    }
+    output.result(document)
     for report in reports:
         _show(report, output)
-    problems = sum(len(report.problems) for report in reports)
-    repairable = sum(problem.repairable for report in reports for problem in report.problems)
+    for table in tables:
+        _show_table(table, output)
+    found = [problem for report in reports for problem in report.problems]
+    found += [problem for table in tables for problem in table.problems]
+    problems = len(found)
+    repairable = sum(problem.repairable for problem in found)
+    extent = _extent(reports) + _table_extent(tables)
     output.line()
     if not problems:
-        output.line(output.paint(f"Everything is there: {_extent(reports)}.", "green"))
+        output.line(output.paint(f"Everything is there: {extent}.", "green"))
         return DONE
     ending = (
         "`siltstone repair` mends all of them" if repairable == problems else f"`siltstone repair` mends {repairable}"
     )
     ending = ending if repairable else "none of them can be mended from what is there"
-    output.line(output.paint(f"{_count(problems, 'problem')} in {_extent(reports)}; {ending}.", "red"))
+    output.line(output.paint(f"{_count(problems, 'problem')} in {extent}; {ending}.", "red"))
     return FAILED
 
 
@@ -122,10 +147,30 @@ def _show(report: LogReport, output: Output) -> None:
         output.line(f"  {output.paint('mended', 'green')}: {clean(done)}")
     for problem in report.problems:
         where = "the log" if problem.position is None else f"entry {problem.position}"
-        named = f" (op {problem.op})" if problem.op and problem.op not in problem.detail else ""
-        mend = output.paint("can be mended", "green") if problem.repairable else output.paint("can't be mended", "red")
-        what = output.paint(problem.fault, "red")
-        output.line(f"  {what}: {where}: {clean(problem.detail)}{named}: {mend}")
+        _show_problem(problem, where, output)
+
+
+def _show_problem(problem: Problem, where: str, output: Output) -> None:
+    named = f" (op {problem.op})" if problem.op and problem.op not in problem.detail else ""
+    mend = output.paint("can be mended", "green") if problem.repairable else output.paint("can't be mended", "red")
+    what = output.paint(problem.fault, "red")
+    output.line(f"  {what}: {clean(where)}: {clean(problem.detail)}{named}: {mend}")
+
+
+def _show_table(table: TableReport, output: Output) -> None:
+    output.line(f"{output.paint('table', 'bold')} {clean(table.uri)}")
+    if table.version >= 0:
+        files = f"{_count(table.fragments, 'fragment')} of {size_text(table.bytes)}"
+        vectors = f", {_count(table.vectors, 'object')} of deletion vectors" if table.vectors else ""
+        read = "all of them read" if table.deep else "their sizes compared"
+        output.line(f"  version {table.version}, {_count(table.rows, 'row')} in {files}{vectors}, {read}")
+    for problem in table.problems:
+        _show_problem(problem, problem.object or "the table", output)
+
+
+def _table_extent(tables: Sequence[TableReport]) -> str:
+    fragments = sum(table.fragments for table in tables)
+    return f", {_count(len(tables), 'table')} with {_count(fragments, 'fragment')}" if tables else ""
 
 
 def _ok(reports: Sequence[LogReport]) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from siltstone.cli.errors import UsageError
 from siltstone.store.options import ENV_REFERENCE, PLAIN_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from siltstone.cli.output import Output
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse names it nowhere else
 
 _PREFIXES = ("aws_", "azure_storage_", "azure_", "google_")
+_JSON = "print one JSON document instead of text"
+_JSON_ROWS = "print rows as JSON lines"
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,8 +34,27 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"see `{self.prog} --help`")
 
 
-def add_verb(verbs: Verbs, name: str, run: Verb, *, says: str, teaches: str) -> argparse.ArgumentParser:
-    """A verb with its help: one sentence, then what it does and an example."""
+class GroupParser(Parser):
+    """A parser of several verbs, one of which is meant where none is named."""
+
+    default = ""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(args or ())
+        named = words[:1] and (words[0] in {"-h", "--help"} or words[0] in _choices(self))
+        if self.default and words and not named:
+            words = [self.default, *words]
+        return super().parse_known_args(words, namespace)
+
+
+def _choices(parser: argparse.ArgumentParser) -> Sequence[str]:
+    return [name for action in parser._actions if action.choices for name in action.choices]  # noqa: SLF001
+
+
+def add_verb(
+    verbs: Verbs, name: str, run: Verb, *, says: str, teaches: str, rows: bool = False
+) -> argparse.ArgumentParser:
+    """A verb with its help: one sentence, then what it does and an example. ``rows``: its JSON is lines."""
     parser = verbs.add_parser(
         name,
         help=says,
@@ -41,9 +62,23 @@ def add_verb(verbs: Verbs, name: str, run: Verb, *, says: str, teaches: str) -> 
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run, rows=rows)
+    parser.add_argument("--json", action="store_true", help=_JSON_ROWS if rows else _JSON)
     return parser
+
+
+def add_group(verbs: Verbs, name: str, *, says: str, teaches: str, default: str = "") -> Verbs:
+    """A noun with verbs of its own; ``default`` is the one that is meant where none is named."""
+    parser = verbs.add_parser(
+        name,
+        help=says,
+        description=f"{says}\n\n{teaches}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.__class__ = GroupParser
+    parser.default = default  # type: ignore[attr-defined]
+    return parser.add_subparsers(dest="action", metavar="VERB", required=True, parser_class=Parser, title="verbs")
 
 
 def add_store(parser: argparse.ArgumentParser, *, what: str, name: str = "uri", commits: bool = True) -> None:
@@ -59,6 +94,18 @@ def add_store(parser: argparse.ArgumentParser, *, what: str, name: str = "uri", 
         help="an option of the store, such as aws_endpoint=http://127.0.0.1:9000; may be repeated; "
         "env:NAME as value takes it from the environment, which keeps secrets out of process lists",
     )
+
+
+def add_table(parser: argparse.ArgumentParser, *, reads: bool = False) -> None:
+    """The table that a verb works on; one that ``reads`` takes TABLE@VERSION too."""
+    older = "; TABLE@3 or TABLE@tag for an earlier version" if reads else ""
+    add_store(parser, what=f"the table{older}", name="table")
+
+
+def add_transaction(parser: argparse.ArgumentParser) -> None:
+    """What a version that is made can carry."""
+    parser.add_argument("--once", metavar="ID", help="do nothing where a version with this id was made before")
+    parser.add_argument("--message", default="", metavar="TEXT", help="a note that `siltstone log` shows")
 
 
 def storage_options(arguments: argparse.Namespace) -> dict[str, str]:
@@ -100,3 +147,11 @@ def whole_number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 19:  # the digits of 2**63 - 1
         raise argparse.ArgumentTypeError(f"{text[:40]!a} is not a whole number from 0 on")
     return int(text)
+
+
+def names(given: Sequence[str] | None) -> list[str]:
+    """Names of columns, given one by one or with commas between them."""
+    found = [name.strip() for text in given or () for name in text.split(",")]
+    if "" in found:
+        raise UsageError("a column's name is empty", hint="write names with commas between them: --columns id,lang")
+    return found

@@ -1,7 +1,8 @@
 """What the command line prints.
 
 What must hold:
-- Standard output holds the result and nothing else: text for people, or with ``--json`` one JSON document.
+- Standard output holds the result and nothing else: text for people, or with ``--json`` one JSON document, or
+  JSON lines from a verb that gives rows.
 - Colours and progress appear on a terminal only, and no colour where NO_COLOR is set.
 - What was read from a store can't steer the terminal: control characters are shown, not sent.
 """
@@ -36,6 +37,11 @@ class Output:
         self._colours = not as_json and _takes_colours(self._stdout)
         self._live = self._stderr.isatty()
         self._progress = ""
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether standard output is a terminal."""
+        return self._stdout.isatty()
 
     def line(self, text: str = "") -> None:
         """One line of text for people; ``clean`` what came from a store."""

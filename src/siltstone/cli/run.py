@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from siltstone._version import __version__
-from siltstone.cli import about, demo, health, logs, stores
+from siltstone.cli import about, columns, demo, entries, health, showing, stores, tables, versions, writing
 from siltstone.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED, exit_code, show, unexpected
 from siltstone.cli.options import Parser, secrets
 from siltstone.cli.output import Output
@@ -23,11 +23,13 @@ TRACEBACK_VARIABLE = "SILTSTONE_TRACEBACK"
 _DESCRIPTION = """\
 Tables on object storage: many writers, one history, no server, no lost row.
 
-  siltstone check-store s3://bucket/path       is this store safe?
-  siltstone demo                               see it at work on this machine
-  echo hello | siltstone append DIR - --create add an entry to a log
-  siltstone log DIR                            read it back
-  siltstone verify DIR                         is everything there?
+  siltstone demo                                       see it at work on this machine
+  siltstone check-store s3://bucket/path               is this store safe?
+  siltstone create reviews --like reviews.csv --key id make a table
+  siltstone append reviews reviews.csv                 add rows
+  siltstone scan reviews --where "stars > 3"           read them
+  siltstone log reviews                                its versions; reviews@3 reads an earlier one
+  siltstone verify reviews                             is everything there?
 """
 _EPILOG = "exit codes: 0 done, 1 error or not safe or problems found, 2 wrong usage, 3 conflict or fenced"
 
@@ -43,7 +45,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"siltstone {__version__}")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser, title="verbs")
-    for part in (stores, logs, health, demo, about):
+    for part in (stores, writing, tables, versions, columns, showing, health, entries, demo, about):
         part.add_verbs(verbs)
     return top
 
@@ -69,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         known = error if isinstance(error, SiltstoneError) else unexpected(error)
         # A command line that can't be parsed can still ask for JSON.
-        show(known, as_json="--json" in given, secrets=secrets(arguments))
+        one_line = bool(getattr(arguments, "rows", False))
+        show(known, as_json="--json" in given, one_line=one_line, secrets=secrets(arguments))
         return exit_code(known)
 
 

@@ -101,10 +101,10 @@ class Footer(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """Where the data pages of a chunk are, and the first row of each."""
+    """Where each data page of a chunk is, and its first row in the row group."""
 
-    starts: np.ndarray
-    sizes: np.ndarray
+    starts: list[int]
+    ends: list[int]
     first_rows: np.ndarray
 
 
@@ -166,7 +166,7 @@ def parse_offsets(data: bytes, chunk: Chunk, *, rows: int, name: str) -> Pages:
     )
     if not good:
         raise _corrupt(name, "an offset index names pages that can't be")
-    return Pages(starts, sizes, first_rows)
+    return Pages(starts.tolist(), ends.tolist(), first_rows)
 
 
 def parse_bounds(data: bytes, *, pages: int, name: str) -> PageBounds:

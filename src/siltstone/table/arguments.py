@@ -87,7 +87,7 @@ def check_settings(settings: Mapping[str, str | None]) -> dict[str, str | None]:
     return dict(settings)
 
 
-def as_field(column: object, kind: object, *, default: object) -> pa.Field:
+def as_field(column: object, kind: object) -> pa.Field:
     """A column that is to be added: a field, or a name and a type."""
     if isinstance(column, pa.Field):
         if kind is not None:
@@ -98,7 +98,7 @@ def as_field(column: object, kind: object, *, default: object) -> pa.Field:
             "a column is given as a pyarrow field, or as its name and a pyarrow type",
             hint='such as add_column("lang", pa.string())',
         )
-    return pa.field(column, kind, nullable=default is None)
+    return pa.field(column, kind)
 
 
 def check_version(version: object, *, newest: int, what: str = "version") -> int:

@@ -8,6 +8,7 @@ What must hold:
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,20 +32,28 @@ _INTEGERS = frozenset({parquet.INT32, parquet.INT64})
 _KEPT = (1, 2, 3, 5, 6, 7, 8, 10)  # of a schema element: all but its name and its id
 
 
-class Limits(NamedTuple):
+class Limits:
     """The smallest and the largest value of each row group or page; ``some`` is false where there are only nulls."""
 
-    lows: np.ndarray
-    highs: np.ndarray
-    some: np.ndarray
+    __slots__ = ("_ascending", "highs", "lows", "some")
 
-    def may_hold(self, ordered: np.ndarray) -> np.ndarray:
-        """Which of them may hold one of some values in order."""
-        if len(ordered) == 1:
-            return self.some & (self.lows <= ordered[0]).astype(bool) & (self.highs >= ordered[0]).astype(bool)
+    def __init__(self, lows: np.ndarray, highs: np.ndarray, some: np.ndarray) -> None:
+        self.lows = lows
+        self.highs = highs
+        self.some = some
+        ascending = some.all() and (lows[:-1] <= lows[1:]).all() and (highs[:-1] <= highs[1:]).all()
+        self._ascending = (lows.tolist(), highs.tolist()) if ascending else None
+
+    def may_hold(self, ordered: np.ndarray) -> list[int]:
+        """Which of them may hold one of some values, which are in order."""
+        if len(ordered) == 1 and self._ascending is not None:
+            lows, highs = self._ascending
+            value = ordered.item()
+            return list(range(bisect_left(highs, value), bisect_right(lows, value)))
         first = np.searchsorted(ordered, self.lows, "left")
-        found: np.ndarray = self.some & (np.searchsorted(ordered, self.highs, "right") > first)
-        return found
+        found = self.some & (np.searchsorted(ordered, self.highs, "right") > first)
+        places: list[int] = np.flatnonzero(found).tolist()
+        return places
 
 
 class FileType(NamedTuple):
@@ -60,7 +69,10 @@ class Plan:
     def __init__(self, footer: Footer, fields: tuple[Field, ...], *, name: str) -> None:
         self.name = name
         self.fields = fields
-        self.schema = pa.schema([pa.field(one.name, arrow_type(one), nullable=one.nullable) for one in fields])
+        self.kinds = tuple(arrow_type(one) for one in fields)
+        self.schema = pa.schema(
+            [pa.field(one.name, kind, nullable=one.nullable) for one, kind in zip(fields, self.kinds, strict=True)]
+        )
         by_id = {node.id: node for node in footer.columns if node.id}
         by_name = {node.name: node for node in footer.columns if not node.id}
         self.nodes = tuple(by_id.get(one.id) or by_name.get(one.name) for one in fields)
@@ -77,7 +89,7 @@ class Plan:
         return self.join(
             [
                 filler(field, found.num_rows) if node is None else self._widen(next(columns), field, kind)
-                for node, field, kind in zip(self.nodes, self.fields, self.schema.types, strict=True)
+                for node, field, kind in zip(self.nodes, self.fields, self.kinds, strict=True)
             ],
             found.num_rows,
         )
@@ -198,9 +210,9 @@ def chunk_limits(chunks: Sequence[Chunk], rows: Sequence[int]) -> tuple[list[byt
     return [chunk.low or b"" for chunk in chunks], [chunk.high or b"" for chunk in chunks], some
 
 
-def as_keys(keys: pa.Array, field: Field) -> pa.Array:
-    """Keys in the type of their column."""
-    kind = arrow_type(field)
+def as_keys(keys: pa.Array, plan: Plan) -> pa.Array:
+    """Keys in the type of their column, the only one of a plan."""
+    field, kind = plan.fields[0], plan.kinds[0]
     if keys.null_count:
         raise InvalidInputError(f"a key of column {field.name!a} is null", hint="leave nulls out")
     if keys.type == kind:

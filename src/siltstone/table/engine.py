@@ -267,7 +267,7 @@ def words(what: str, text: str, names: Sequence[str]) -> Iterator[None]:
     """Raise what DataFusion raises in siltstone's words; ``names`` are the columns that there are."""
     try:
         yield
-    except (SiltstoneError, MemoryError, RecursionError):
+    except (SiltstoneError, MemoryError, RecursionError, AttributeError, NameError):
         raise
     except Exception as error:
         raise reworded(error, what=what, text=text, names=names) from error

@@ -2,8 +2,8 @@
 
 What must hold:
 - A fragment is read only as the file that its record describes.
-- What is kept of all fragments (footers, page indexes, bloom filters, dictionaries) is bounded in bytes; the ones
-  used last stay.
+- What is kept of all fragments is bounded in bytes, and what was used last stays: ``cache_bytes`` of footers, page
+  indexes, bloom filters and dictionaries, and as much of decoded pages.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from siltstone.errors import InvalidInputError
 from siltstone.format.table import Bounds
 from siltstone.locks import ForkLock
-from siltstone.table.columns import as_keys
 from siltstone.table.finder import Finder
+from siltstone.table.fragment_bytes import FragmentBytes
 from siltstone.table.indexes import Indexes
+from siltstone.table.page_cache import PageCache
 from siltstone.table.reader import Reader
-from siltstone.table.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,7 @@ class Files:
     def __init__(self, store: Store, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._store = store
         self._limit = cache_bytes
+        self.pages = PageCache(cache_bytes)
         self._lock = ForkLock()
         self._open: OrderedDict[str, FragmentFile] = OrderedDict()
         self._bytes = 0
@@ -111,12 +112,12 @@ class FragmentFile:
     def __init__(self, store: Store, fragment: Fragment, files: Files) -> None:
         self.fragment = fragment
         self.kept = False  # whether ``files`` counts its bytes
-        self._source = Source(store, fragment)
+        self._source = FragmentBytes(store, fragment)
         self._footer = self._source.footer
         self.groups = tuple(Group(one.start, one.rows) for one in self._footer.groups)
         self.nbytes = self._source.nbytes
         self._indexes = Indexes(self._source, lambda nbytes: files.grown(self, nbytes))
-        self._reader = Reader(self._source, self._indexes)
+        self._reader = Reader(self._source, self._indexes, files.pages)
         self._finder = Finder(self._reader, self._indexes, rows=fragment.rows, groups=len(self.groups))
 
     def read(self, group: int, fields: Sequence[Field], *, threads: bool = False) -> pa.Table:
@@ -136,11 +137,11 @@ class FragmentFile:
 
     def find(self, keys: pa.Array, field: Field) -> tuple[np.ndarray, np.ndarray]:
         """The rows whose value is one of some distinct keys, in order, and the place of each one's key in ``keys``."""
-        return self._finder.find(as_keys(keys, field), field)
+        return self._finder.find(keys, field)
 
     def lookup(self, keys: pa.Array, field: Field, fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, pa.Table]:
         """What ``find`` gives, and some columns of these rows; for few keys that is one request in all."""
-        return self._finder.lookup(as_keys(keys, field), field, tuple(fields))
+        return self._finder.lookup(keys, field, tuple(fields))
 
     def group_bounds(self, group: int, field: Field) -> Bounds | None:
         """What the footer says of a column's values in a row group; None where it says nothing."""

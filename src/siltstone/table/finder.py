@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 from siltstone.table import bloom
-from siltstone.table.columns import comparable, filler
+from siltstone.table.columns import as_keys, comparable, filler
 from siltstone.table.reader import Pick, Reader, row_numbers
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Found = tuple[np.ndarray, np.ndarray]
 
 
 class Finder:
-    """Finds keys in one fragment. Keys are distinct, not null, and of their column's type."""
+    """Finds keys in one fragment. Keys are distinct and not null."""
 
     def __init__(self, reader: Reader, indexes: Indexes, *, rows: int, groups: int) -> None:
         self._reader = reader
@@ -44,6 +45,7 @@ class Finder:
     def find(self, keys: pa.Array, field: Field) -> Found:
         """The rows that have one of the keys, in order, and which one."""
         plan = self._indexes.plan((field,))
+        keys = as_keys(keys, plan)
         if not plan.leaves:
             return self._all_or_none(keys, field)
         return self._search(keys, plan, self._candidates(keys, plan, plan.leaves))
@@ -52,6 +54,7 @@ class Finder:
         """The same, and some columns of these rows."""
         plan, wanted = self._indexes.plan((field,)), self._indexes.plan(fields)
         both = wanted if field in fields else self._indexes.plan((*fields, field))
+        keys = as_keys(keys, plan)
         if not plan.leaves:
             rows, which = self._all_or_none(keys, field)
         else:
@@ -95,7 +98,7 @@ class Finder:
         if values is None or limits is None:
             return [self._reader.all_of(group) for group in range(self._groups)]
         ordered = np.sort(values) if len(values) > 1 else values
-        groups = np.flatnonzero(limits.may_hold(ordered)).tolist()
+        groups = limits.may_hold(ordered)
         self._indexes.load(groups, leaves if len(keys) <= LOOKUP_PAGES_MAX else plan.leaves, bounded=plan)
         sieve = _Sieve(self._indexes, plan, keys, values)
         picks = [self._pick(group, plan, ordered, sieve) for group in groups]
@@ -103,15 +106,15 @@ class Finder:
 
     def _pick(self, group: int, plan: Plan, ordered: np.ndarray, sieve: _Sieve) -> Pick | None:
         limits = self._indexes.page_limits(group, plan)
-        chosen = np.flatnonzero(limits.may_hold(ordered)) if limits is not None else None
-        if chosen is not None and not len(chosen):
+        chosen = limits.may_hold(ordered) if limits is not None else None
+        if chosen == []:
             return None
         many = chosen is None or len(chosen) > BLOOM_PAGES * len(ordered)
         left = sieve.left(group, fetch=many or group in self._indexes.missed)
-        if left is not None:
-            chosen = np.flatnonzero(limits.may_hold(left)) if limits is not None and len(left) else chosen
-            if not len(left) or (chosen is not None and not len(chosen)):
-                return None
+        if left is not None and limits is not None:
+            chosen = limits.may_hold(left) if len(left) else []
+        if chosen == [] or (left is not None and not len(left)):
+            return None
         if chosen is None:
             return self._reader.all_of(group)
         return self._reader.pages_of(group, chosen, self._indexes.index(group, plan.leaves[0]).layout)
@@ -156,6 +159,16 @@ class _Sieve:
 
 def _match(column: pa.ChunkedArray, keys: pa.Array) -> Found:
     """Where a column has one of the keys, and which."""
+    if len(keys) == 1:
+        places = _places(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), keys)
+        return places, np.zeros(len(places), np.int64)
     which = pc.index_in(column, value_set=keys).fill_null(-1).to_numpy()
     places = np.flatnonzero(which >= 0)
     return places, which[places].astype(np.int64)
+
+
+def _places(values: pa.Array, key: pa.Array) -> np.ndarray:
+    if kinds.is_integer(values.type) and not values.null_count:
+        return np.flatnonzero(values.to_numpy() == key[0].as_py())  # several times faster
+    same = pc.equal(values, key[0])
+    return np.flatnonzero((same.fill_null(False) if same.null_count else same).to_numpy(zero_copy_only=False))

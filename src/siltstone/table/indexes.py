@@ -11,44 +11,46 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from siltstone.format.parquet import Pages, parse_bounds, parse_offsets
-from siltstone.format.seal import Part, part_range
+from siltstone.format.parquet import parse_bounds, parse_offsets
+from siltstone.format.seal import SUM_BYTES, Part, part_range
 from siltstone.table.bloom import BLOOM_BYTES_MAX, Bloom
 from siltstone.table.columns import FileType, Limits, Plan, chunk_limits, file_type, limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import pyarrow as pa
-
-    from siltstone.format.parquet import Chunk
+    from siltstone.format.parquet import Chunk, Range
     from siltstone.format.table import Field
-    from siltstone.table.source import Source
+    from siltstone.table.fragment_bytes import FragmentBytes
 
 PLANS_MAX = 64
 
 _Place = tuple[int, int]  # row group and leaf
-_ENTRY_BYTES = 512  # what an entry takes beside its arrays
+_ENTRY_BYTES = 512  # what an entry takes beside its lists
+_PAGE_BYTES = 100  # what is kept of a page: two numbers and a checksum
 
 
 class Layout(NamedTuple):
     """Which rows the pages of a chunk hold; chunks whose pages align share one."""
 
     first_rows: np.ndarray
-    counts: np.ndarray
+    firsts: list[int]  # the same
+    counts: list[int]
 
 
 class Index(NamedTuple):
-    """A chunk's pages."""
+    """A chunk's pages: where they are, their rows, and their checksums, none where the file is not sealed."""
 
-    pages: Pages
+    starts: list[int]
+    ends: list[int]
     layout: Layout
+    sums: bytes
 
 
 class Indexes:
     """The indexes of one fragment. ``grown`` is called with the bytes that were added to what is kept."""
 
-    def __init__(self, source: Source, grown: Callable[[int], None]) -> None:
+    def __init__(self, source: FragmentBytes, grown: Callable[[int], None]) -> None:
         self._source = source
         self._grown = grown
         self.missed: set[int] = set()  # row groups whose pages were read for keys that they did not have
@@ -93,7 +95,7 @@ class Indexes:
         if key not in self._group_limits:
             groups = self._source.footer.groups
             found = chunk_limits([one.chunks[plan.leaves[0]] for one in groups], [one.rows for one in groups])
-            wanted = plan.schema.types[0]
+            wanted = plan.kinds[0]
             self._group_limits[key] = found and limits(*found, found=self.type_of(plan), wanted=wanted)
         return self._group_limits[key]
 
@@ -123,10 +125,12 @@ class Indexes:
                         wanted.append((group, leaf, Part.BOUNDS))
                     else:
                         self._limits[group, field.id, field.type] = None
+            parts = (Part.OFFSETS, Part.PAGES) if self._source.sums else (Part.OFFSETS,)
             wanted += [
-                (group, leaf, Part.OFFSETS)
+                (group, leaf, part)
                 for leaf in leaves
                 if (group, leaf) not in self._pages and chunks[leaf].offsets.end
+                for part in parts
             ]
         if wanted:
             self._load(wanted, bounded)
@@ -152,33 +156,41 @@ class Indexes:
             self._dictionaries[group, leaf] = data
             self._grown(len(data) + _ENTRY_BYTES)
 
+    def _range(self, group: int, leaf: int, part: Part) -> Range:
+        if part is Part.PAGES:
+            return self._source.sums.page_sums(group, leaf)
+        return part_range(self._chunk(group, leaf), part)
+
     def _chunk(self, group: int, leaf: int) -> Chunk:
         return self._source.footer.groups[group].chunks[leaf]
 
     def _load(self, wanted: Sequence[tuple[int, int, Part]], bounded: Plan | None) -> None:
-        parts = self._source.fetch([part_range(self._chunk(group, leaf), part) for group, leaf, part in wanted])
+        parts = self._source.fetch([self._range(*one) for one in wanted])
         found = dict(zip(wanted, parts, strict=True))
         for (group, leaf, part), data in found.items():
             self._source.sums.check(data, part, group=group, leaf=leaf)
             if part is Part.OFFSETS:
-                self._add_pages(data, group=group, leaf=leaf)
+                self._add_pages(data, found.get((group, leaf, Part.PAGES), b""), group=group, leaf=leaf)
         for (group, leaf, part), data in found.items():
             if part is Part.BOUNDS and bounded is not None:
                 self._add_limits(data, bounded, group=group, leaf=leaf)
 
-    def _add_pages(self, data: bytes, *, group: int, leaf: int) -> None:
+    def _add_pages(self, data: bytes, sums: bytes, *, group: int, leaf: int) -> None:
         rows = self._source.footer.groups[group].rows
-        pages = parse_offsets(data, self._chunk(group, leaf), rows=rows, name=self._source.key)
+        chunk = self._chunk(group, leaf)
+        pages = parse_offsets(data, chunk, rows=rows, name=self._source.key)
         counts = np.diff(pages.first_rows, append=rows)
-        layout = self._layouts.setdefault(counts.tobytes(), Layout(pages.first_rows, counts))
-        self._pages[group, leaf] = Index(pages._replace(first_rows=layout.first_rows), layout)
-        self._grown(16 * len(counts) + _ENTRY_BYTES)
+        if self._source.sums and len(sums) != SUM_BYTES * (len(counts) + (chunk.data > chunk.range.start)):
+            raise self._source.corrupt("it has checksums of other pages")
+        made = Layout(pages.first_rows, pages.first_rows.tolist(), counts.tolist())
+        layout = self._layouts.setdefault(counts.tobytes(), made)
+        self._pages[group, leaf] = Index(pages.starts, pages.ends, layout, sums)
+        self._grown(_PAGE_BYTES * len(counts) + _ENTRY_BYTES)
 
     def _add_limits(self, data: bytes, plan: Plan, *, group: int, leaf: int) -> None:
         field = plan.fields[0]
         bounds = parse_bounds(data, pages=len(self._pages[group, leaf].layout.counts), name=self._source.key)
-        wanted: pa.DataType = plan.schema.types[0]
         self._limits[group, field.id, field.type] = limits(
-            bounds.lows, bounds.highs, ~bounds.empty, found=self.type_of(plan), wanted=wanted
+            bounds.lows, bounds.highs, ~bounds.empty, found=self.type_of(plan), wanted=plan.kinds[0]
         )
         self._grown(2 * len(data) + _ENTRY_BYTES)

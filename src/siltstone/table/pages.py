@@ -2,7 +2,8 @@
 
 What must hold:
 - Pages are never taken apart here: they go into the small file as they lie in the large one, behind a new footer.
-- Every page's checksum is verified, and its head says what the index said of it: as many values, and no larger.
+- Every page is checked: in a sealed file all its bytes by their checksum there; in another one its values by the
+  checksum of the page, and that its head says what the index says of it.
 - Rows that pyarrow gives back are as many as were asked for, or the file is corrupt.
 """
 
@@ -19,13 +20,15 @@ import pyarrow.parquet as pq
 from siltstone.errors import CorruptionError
 from siltstone.format import thrift
 from siltstone.format.parquet import DICTIONARY_ENCODINGS, MAGIC, Range
+from siltstone.format.seal import check_page
 from siltstone.format.thrift import I32, LIST, STRUCT, list_head, zigzag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.format.parquet import Chunk, Pages
+    from siltstone.format.parquet import Chunk
     from siltstone.format.thrift import Struct
+    from siltstone.table.indexes import Index
 
 JOINED_BYTES_MAX = 256 * 1024  # up to here a copy costs less than calls back into Python
 
@@ -42,43 +45,52 @@ class Piece(NamedTuple):
     ranges: tuple[Range, ...]  # pages that lie side by side are one range; a dictionary is the first one, by itself
     dictionary_bytes: int
     values: int
-    pages: tuple[tuple[int, int], ...]  # bytes and values of each data page; none where the chunk is whole
 
 
 def whole(chunk: Chunk) -> Piece:
     """All pages of a chunk."""
-    return Piece(chunk, (chunk.range,), chunk.data - chunk.range.start, chunk.values, ())
+    return Piece(chunk, (chunk.range,), chunk.data - chunk.range.start, chunk.values)
 
 
-def some(chunk: Chunk, index: Pages, chosen: np.ndarray, counts: np.ndarray) -> Piece:
-    """The pages ``chosen``, in order, of a column with one value a row; ``counts`` are the rows of each."""
-    starts, sizes = index.starts[chosen].tolist(), index.sizes[chosen].tolist()
+def some(chunk: Chunk, index: Index, chosen: Sequence[int]) -> Piece:
+    """Some pages, in order, of a column with one value a row."""
     runs: list[Range] = []
-    for start, size in zip(starts, sizes, strict=True):
+    values = 0
+    for page in chosen:
+        start, end = index.starts[page], index.ends[page]
         if runs and runs[-1].end == start:
-            runs[-1] = Range(runs[-1].start, start + size)
-        else:
-            runs.append(Range(start, start + size))
+            start = runs.pop().start
+        runs.append(Range(start, end))
+        values += index.layout.counts[page]
     dictionary_bytes = 0
     if chosen[0] < chunk.dictionary_pages:
         dictionary_bytes = chunk.data - chunk.range.start
         runs.insert(0, Range(chunk.range.start, chunk.data))
-    values = counts[chosen].tolist()
-    return Piece(chunk, tuple(runs), dictionary_bytes, sum(values), tuple(zip(sizes, values, strict=True)))
+    return Piece(chunk, tuple(runs), dictionary_bytes, values)
 
 
-def check(piece: Piece, parts: Sequence[bytes], *, name: str) -> None:
-    """Check the heads of a piece's pages against what the index said of them."""
-    pages = iter(piece.pages)
-    for part in parts[1:] if piece.dictionary_bytes else parts:
+def check(piece: Piece, parts: Sequence[bytes], index: Index, chosen: Sequence[int], *, name: str) -> None:
+    """Check the bytes of some pages by their checksums, or at least that each is the page that the index says."""
+    first = int(piece.chunk.data > piece.chunk.range.start)  # the place of the first data page among the sums
+    if piece.dictionary_bytes:
+        if index.sums:
+            check_page(parts[0], index.sums, 0, name=name)
+        parts = parts[1:]
+    pages = iter(chosen)
+    for part in parts:
+        view = memoryview(part)
         place = 0
         while place < len(part):
-            size, values = next(pages)
-            _check_page(part, place, size, values, piece, name=name)
+            page = next(pages)
+            size = index.ends[page] - index.starts[page]
+            if index.sums:
+                check_page(view[place : place + size], index.sums, first + page, name=name)
+            else:
+                _check_head(part, place, size, index.layout.counts[page], piece, name=name)
             place += size
 
 
-def _check_page(data: bytes, start: int, size: int, values: int, piece: Piece, *, name: str) -> None:
+def _check_head(data: bytes, start: int, size: int, values: int, piece: Piece, *, name: str) -> None:
     head, end = thrift.decode(data, name=name, start=start)
     try:
         kind, plain, packed = head[1][1], head[2][1], head[3][1]

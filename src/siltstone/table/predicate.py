@@ -10,6 +10,7 @@ What must hold:
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from datafusion import Expr
 
 WHERE = "where"
+_ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_CHAIN_MAX = 100
+_WRAPPED = 2.0**15  # DataFusion's integers wrap around at 2**16 or more; a float is nearer than that
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +181,21 @@ def _value(field: pa.Field, text: str, parsed: engine.Parsed) -> _Value:
     elif kinds.is_timestamp(kind) and kinds.is_timestamp(wanted) and kind.tz != wanted.tz:
         # A time without a zone is one of the column's zone, as it is where the two are compared.
         exprs = (expr.cast(pa.timestamp(kind.unit, wanted.tz)),)
+    elif kinds.is_integer(kind) and (floats := _in_floats(expr)) is not None:
+        exprs = (expr, floats)
     return _Value(field, text, kind, exprs, bool(parsed.changing))
+
+
+def _in_floats(expr: Expr, depth: int = 0) -> Expr | None:
+    """The same arithmetic on floats, which do not wrap around; None where there is none."""
+    sign = expr.rex_call_operator() if expr.variant_name() == "BinaryExpr" else ""
+    if sign not in _ARITHMETIC or depth > _CHAIN_MAX:
+        return None
+    sides = []
+    for side in expr.rex_call_operands():
+        floats = _in_floats(side, depth + 1)
+        sides.append(side.cast(pa.float64()) if floats is None else floats)
+    return _ARITHMETIC[sign](sides[0], sides[1])
 
 
 def _is_near(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -216,7 +234,7 @@ def _stored(arrays: list[pa.ChunkedArray], value: _Value, field: pa.Field) -> pa
     """The values in the column's type, or an error that names the column."""
     try:
         stored = arrays[0].cast(field.type, safe=not (value.rounds and kinds.is_temporal(field.type)))
-        lost = _loses(stored, arrays[-1], value)
+        lost = _loses(stored, arrays[0], arrays[-1], value)
     except pa.ArrowException as error:
         raise _unfit(value, str(error).partition("\n")[0]) from error
     if lost is not None:
@@ -226,19 +244,26 @@ def _stored(arrays: list[pa.ChunkedArray], value: _Value, field: pa.Field) -> pa
     return stored
 
 
-def _loses(stored: pa.ChunkedArray, exact: pa.ChunkedArray, value: _Value) -> object | None:
+def _loses(stored: pa.ChunkedArray, made: pa.ChunkedArray, exact: pa.ChunkedArray, value: _Value) -> object | None:
     """A value that is another one once it is stored, if there is any."""
     kind = exact.type
-    if kinds.is_floating(stored.type) and kinds.is_floating(kind):
+    if kinds.is_integer(made.type) and kinds.is_floating(kind):
+        far = pc.abs(pc.subtract(made.cast(kind, safe=False), exact))
+        same = pc.less(far, _WRAPPED)
+    elif kinds.is_floating(stored.type) and kinds.is_floating(kind):
         same = pc.or_(pc.is_finite(stored), pc.invert(pc.is_finite(exact)))
-    elif kind == stored.type or not (_is_number(kind) or kinds.is_temporal(kind)):
-        return None
-    elif kinds.is_floating(stored.type) if _is_number(kind) else value.rounds:
+    elif kind == stored.type or _may_round(kind, stored.type, value):
         return None
     else:
         same = pc.equal(stored.cast(kind, safe=False), exact)
     wrong = exact.filter(pc.invert(pc.fill_null(same, True)))
     return wrong[0].as_py() if len(wrong) else None
+
+
+def _may_round(kind: pa.DataType, wanted: pa.DataType, value: _Value) -> bool:
+    if _is_number(kind):
+        return bool(kinds.is_floating(wanted))
+    return value.rounds or not kinds.is_temporal(kind)
 
 
 def _unfit(value: _Value, why: str) -> InvalidInputError:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from siltstone.format.parquet import Range
     from siltstone.table.columns import Plan
+    from siltstone.table.fragment_bytes import FragmentBytes
     from siltstone.table.indexes import Indexes, Layout
+    from siltstone.table.page_cache import PageCache, PageKey
     from siltstone.table.pages import Piece
-    from siltstone.table.source import Source
 
 BATCH_BYTES = 32 * 1024 * 1024
 MOST = 0.75  # of a row group's pages: where more are hit, all are read
@@ -34,29 +35,32 @@ class Pick(NamedTuple):
     """Rows of one row group: those of some pages, or all."""
 
     group: int
-    pages: np.ndarray | None  # None: all
-    starts: np.ndarray  # the first row of each run of rows, in the file
-    counts: np.ndarray  # the rows of each run
+    pages: list[int] | None  # None: all
+    starts: list[int]  # the first row of each page in the file, or of the row group
+    counts: list[int]  # the rows of each
 
 
 class Reader:
     """Decodes what was picked of one fragment."""
 
-    def __init__(self, source: Source, indexes: Indexes) -> None:
+    def __init__(self, source: FragmentBytes, indexes: Indexes, cache: PageCache) -> None:
         self._source = source
         self._indexes = indexes
+        self._cache = cache
         self._groups = source.footer.groups
         self._starts = np.array([one.start for one in self._groups], np.int64)
 
     def all_of(self, group: int) -> Pick:
         """All rows of a row group."""
-        return Pick(group, None, self._starts[group : group + 1], np.array([self._groups[group].rows]))
+        return Pick(group, None, [self._groups[group].start], [self._groups[group].rows])
 
-    def pages_of(self, group: int, chosen: np.ndarray, layout: Layout) -> Pick:
+    def pages_of(self, group: int, chosen: list[int], layout: Layout) -> Pick:
         """The rows of some pages, in order; of all where most are chosen."""
         if len(chosen) > MOST * len(layout.counts):
             return self.all_of(group)
-        return Pick(group, chosen, layout.first_rows[chosen] + self._groups[group].start, layout.counts[chosen])
+        first = self._groups[group].start
+        starts = [first + layout.firsts[page] for page in chosen]
+        return Pick(group, chosen, starts, [layout.counts[page] for page in chosen])
 
     def layout(self, group: int, leaf: int) -> Layout | None:
         """Which rows the pages of a chunk hold; None where the file does not say."""
@@ -154,7 +158,7 @@ class Reader:
             return self.all_of(group), rows
         numbers = np.searchsorted(layout.first_rows, rows, "right") - 1
         chosen = np.unique(numbers) if len(rows) > 1 else numbers
-        pick = self.pages_of(group, chosen, layout)
+        pick = self.pages_of(group, chosen.tolist(), layout)
         if pick.pages is None:
             return pick, rows
         before = np.cumsum(pick.counts) - pick.counts
@@ -162,16 +166,37 @@ class Reader:
 
     def _read_each(self, reads: Sequence[tuple[Plan, Sequence[Pick]]], *, threads: bool = False) -> list[pa.Table]:
         """Several reads with one request."""
-        excerpts = [_Excerpt(self._source, self._indexes, plan, picks) for plan, picks in reads]
-        ranges = [one for excerpt in excerpts for one in excerpt.ranges]
+        kept = [self._keys(plan, picks) for plan, picks in reads]
+        columns = [self._cache.get(keys) if keys else None for keys in kept]
+        excerpts = [
+            None if found else _Excerpt(self._source, self._indexes, plan, picks)
+            for (plan, picks), found in zip(reads, columns, strict=True)
+        ]
+        ranges = [one for excerpt in excerpts if excerpt for one in excerpt.ranges]
         parts = iter(self._source.fetch(ranges) if ranges else ())
-        return [excerpt.table(parts, threads=threads) for excerpt in excerpts]
+        tables = []
+        for (plan, picks), keys, found, excerpt in zip(reads, kept, columns, excerpts, strict=True):
+            if found or excerpt is None:
+                tables.append(plan.join(found or [], picks[0].counts[0]))
+                continue
+            table = excerpt.table(parts, threads=threads)
+            if keys:
+                self._cache.put(keys, table.columns)
+            tables.append(table)
+        return tables
+
+    def _keys(self, plan: Plan, picks: Sequence[Pick]) -> list[PageKey]:
+        """The names that a read of a single page has in the cache; none for other reads."""
+        if len(picks) != 1 or picks[0].pages is None or len(picks[0].pages) != 1:
+            return []
+        name, group, page = self._source.fragment.name, picks[0].group, picks[0].pages[0]
+        return [(name, group, page, field.id, field.type) for field in plan.fields]
 
 
 class _Excerpt:
     """One small file: which ranges it needs, and what comes of them."""
 
-    def __init__(self, source: Source, indexes: Indexes, plan: Plan, picks: Sequence[Pick]) -> None:
+    def __init__(self, source: FragmentBytes, indexes: Indexes, plan: Plan, picks: Sequence[Pick]) -> None:
         self._source = source
         self._indexes = indexes
         self._plan = plan
@@ -188,7 +213,7 @@ class _Excerpt:
     def table(self, parts: Iterator[bytes], *, threads: bool) -> pa.Table:
         """The rows, of the next of ``parts``."""
         plan, name = self._plan, self._source.key
-        rows = int(sum(pick.counts.sum() for pick in self._picks))
+        rows = sum(sum(pick.counts) for pick in self._picks)
         if not plan.leaves:
             return plan.fill(rows)
         groups = []
@@ -196,18 +221,16 @@ class _Excerpt:
             columns = [
                 (piece, self._parts(pick, leaf, piece, parts)) for leaf, piece in zip(plan.leaves, pieces, strict=True)
             ]
-            groups.append((int(pick.counts.sum()), columns))
-        # Whole columns of a sealed file were checked against its own sums.
-        checksums = not self._source.sums or any(pick.pages is not None for pick in self._picks)
-        found = pages.read(pages.build(plan.head, groups), rows=rows, name=name, threads=threads, checksums=checksums)
+            groups.append((sum(pick.counts), columns))
+        parts_ = pages.build(plan.head, groups)
+        found = pages.read(parts_, rows=rows, name=name, threads=threads, checksums=not self._source.sums)
         return plan.shape(found)
 
     def _piece(self, pick: Pick, leaf: int) -> Piece:
         chunk = self._source.footer.groups[pick.group].chunks[leaf]
         if pick.pages is None:
             return pages.whole(chunk)
-        index = self._indexes.index(pick.group, leaf)
-        return pages.some(chunk, index.pages, pick.pages, index.layout.counts)
+        return pages.some(chunk, self._indexes.index(pick.group, leaf), pick.pages)
 
     def _parts(self, pick: Pick, leaf: int, piece: Piece, parts: Iterator[bytes]) -> list[bytes]:
         if pick.pages is None:
@@ -217,7 +240,7 @@ class _Excerpt:
         kept = self._indexes.dictionary(pick.group, leaf) if piece.dictionary_bytes else b""
         found = [kept] if kept else []
         found += [next(parts) for _ in piece.ranges[len(found) :]]
-        pages.check(piece, found, name=self._source.key)
+        pages.check(piece, found, self._indexes.index(pick.group, leaf), pick.pages, name=self._source.key)
         if piece.dictionary_bytes and not kept:
             self._indexes.keep_dictionary(found[0], group=pick.group, leaf=leaf)
         return found
@@ -225,18 +248,20 @@ class _Excerpt:
 
 def row_numbers(places: np.ndarray, picks: Sequence[Pick]) -> np.ndarray:
     """The numbers in the file of rows that are at some places among all picked ones."""
-    starts = np.concatenate([pick.starts for pick in picks])
-    counts = np.concatenate([pick.counts for pick in picks])
+    starts = [start for pick in picks for start in pick.starts]
+    if len(starts) == 1:
+        return places + starts[0]
+    counts = [count for pick in picks for count in pick.counts]
     before = np.cumsum(counts) - counts
     runs = np.searchsorted(before, places, "right") - 1
-    return np.asarray(starts[runs] + places - before[runs])
+    return np.asarray(np.array(starts)[runs] + places - before[runs])
 
 
 def _take_rows(table: pa.Table, picks: Sequence[tuple[Pick, np.ndarray]]) -> pa.Table:
     if len(picks) == 1:
         places = picks[0][1]
     else:
-        counts = [int(pick.counts.sum()) for pick, _ in picks]
+        counts = [sum(pick.counts) for pick, _ in picks]
         before = np.cumsum(counts) - counts
         places = np.concatenate([start + rows for start, (_, rows) in zip(before, picks, strict=True)])
     return table if len(places) == table.num_rows else table.take(pa.array(places))

@@ -108,8 +108,10 @@ def _list_bytes(array: pa.Array) -> Sizes:
 
 
 def _view_bytes(array: pa.Array) -> Sizes:
-    views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, _VIEW_INTS)
-    sizes = views[array.offset : array.offset + len(array), 0].astype(np.int64)
+    if not len(array):
+        return np.zeros(0, np.int64)
+    count = (array.offset + len(array)) * _VIEW_INTS  # the buffer may be longer
+    sizes = np.frombuffer(array.buffers()[1], np.int32, count)[::_VIEW_INTS][array.offset :].astype(np.int64)
     if array.null_count:
         sizes[array.is_null().to_numpy(zero_copy_only=False)] = 0
     return sizes

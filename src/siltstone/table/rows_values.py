@@ -63,9 +63,9 @@ def from_values(values: list[Any], slot: Slot) -> pa.Array:
         return _map(values, slot)
     if is_any_list(kind):
         return _list(values, slot)
-    _check_instances(values, slot, *_wanted(kind))
     if kinds.is_timestamp(kind) or kinds.is_duration(kind):
         return _from_moments(values, slot)
+    _check_instances(values, slot, *_wanted(kind))
     if kinds.is_time(kind):
         _check_zones(values, slot)
         return _build(values, pa.time64("us"), slot)
@@ -161,7 +161,8 @@ def shown_object(value: object) -> str:
 def _from_moments(values: list[Any], slot: Slot) -> pa.Array:
     """Timestamps and durations in the finest unit that they have; a coarser column is checked for it later."""
     if any(one.__name__ == "NaTType" for one in set(map(type, values))):
-        values = [None if type(one).__name__ == "NaTType" else one for one in values]
+        values = [None if type(one).__name__ == "NaTType" else one for one in values]  # what pandas has for null
+    _check_instances(values, slot, *_wanted(slot.kind))
     if kinds.is_duration(slot.kind):
         fine = any(getattr(one, "nanoseconds", 0) for one in values)
         return _build(values, pa.duration("ns" if fine else "us"), slot)

@@ -163,7 +163,7 @@ def validate(schema: Schema) -> None:
                 hint=f"names starting with {RESERVED_START} and {', '.join(sorted(RESERVED))} can't be used",
                 column=field.name,
             )
-        leaves += _check_field(field, used, path=field.name, depth=1, width=1)
+        leaves += _check_field(field, used, path=field.name)
         if field.default is not None:
             check_default(field.default, arrow_type(field), column=shown(field.name))
     _check_width(leaves)
@@ -290,8 +290,13 @@ def check_name(name: str) -> None:
         raise InvalidInputError(f"the column name {shown(name)} {problem}", hint="rename it", column=name)
 
 
-def _check_field(field: Field, used: list[int], *, path: str, depth: int, width: int) -> int:
-    """Check a field and its parts; returns how many columns they are in a file."""
+def _check_field(
+    field: Field, used: list[int], *, path: str, depth: int = 1, width: int = 1, absent: bool = False
+) -> int:
+    """Check a field and its parts; returns how many columns they are in a file.
+
+    ``width`` is how often each row has it at least, ``absent`` whether a struct around it may be null.
+    """
     if depth > DEPTH_MAX:
         raise LimitExceededError(f"column {shown(path)} is nested deeper than {DEPTH_MAX} levels")
     used.append(field.id)
@@ -308,8 +313,17 @@ def _check_field(field: Field, used: list[int], *, path: str, depth: int, width:
         return 1
     if field.type == STRUCT:
         _check_names([child.name for child in field.children], inside=path)
+    elif absent and not field.nullable and list_size(field.type):
+        # Parquet has no fixed sizes: where the struct is null it has a list of none, which readers then refuse.
+        raise UnsupportedTypeError(
+            f"column {shown(path)} is a fixed_size_list that is never null in a struct that may be null",
+            hint="make the list nullable, or the struct not",
+            column=path,
+        )
+    absent = field.type == STRUCT and (absent or field.nullable)
     return sum(
-        _check_field(child, used, path=f"{path}.{child.name}", depth=depth + 1, width=width) for child in field.children
+        _check_field(child, used, path=f"{path}.{child.name}", depth=depth + 1, width=width, absent=absent)
+        for child in field.children
     )
 
 

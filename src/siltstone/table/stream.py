@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from siltstone.errors import ForkedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
     from siltstone.store.base import Store
@@ -78,7 +78,7 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_order(tasks: Iterator[Task[T]], pace: Pace) -> Iterator[T]:
+def in_order(tasks: Iterator[Task[T]], pace: Pace) -> Generator[T, None, None]:
     """The results of tasks. ``tasks`` is asked for the next one by the caller's thread, and closed at the end."""
     try:
         first = next(tasks, None)

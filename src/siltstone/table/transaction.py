@@ -62,7 +62,7 @@ class Operations(ABC):
         self, column: pa.Field | str, kind: pa.DataType | None = None, *, default: object = None
     ) -> Version | None:
         """Add a column, given as a field or as name and type. In rows that are there it is ``default``, or null."""
-        field = arguments.as_field(column, kind, default=default)
+        field = arguments.as_field(column, kind)
         return self._evolve(lambda schema: evolve.add_column(schema, field, default))
 
     def drop_column(self, name: str) -> Version | None:

@@ -1,23 +1,20 @@
-"""Reading and writing logs: ``log``, ``append``, ``truncate`` and ``show``."""
+"""Raw logs, entry by entry: ``entries list|add|truncate``. A table keeps its versions in one, below ``log/``."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from siltstone.cli.errors import DONE, UsageError
-from siltstone.cli.options import add_store, add_verb, storage_options, whole_number
-from siltstone.cli.output import clean
-from siltstone.errors import InvalidInputError, NotFoundError, PermissionDeniedError, SiltstoneError
-from siltstone.format.describe import describe, hex_lines
+from siltstone.cli.files import STDIN, open_file
+from siltstone.cli.options import add_group, add_store, add_verb, storage_options, whole_number
+from siltstone.cli.table_check import is_table
+from siltstone.errors import InvalidInputError, NotFoundError, SiltstoneError
 from siltstone.format.records import BODY_BYTES_MAX
 from siltstone.log import Entry, Log, Mark, open_log
-from siltstone.store.connect import open_store
-from siltstone.store.options import StoreUri, parse_uri
 
 if TYPE_CHECKING:
     import argparse
@@ -27,48 +24,48 @@ if TYPE_CHECKING:
     from siltstone.cli.output import Output
 
 LIMIT_DEFAULT = 20
-STDIN = "-"
 
-_LOG = """\
+_ENTRIES = """\
+A log holds numbered entries that stay as they are. Tables keep their versions in one; your own logs work alike.
+
+Examples:
+  siltstone entries list DIR
+  echo hello | siltstone entries add DIR - --create
+"""
+_LIST = """\
 Newest first. Dead entries are those that a fenced writer put behind its successor; readers pass over them.
 
 Examples:
-  siltstone log s3://bucket/reviews/log
-  siltstone log DIR --limit 100 --after 4000 --json
+  siltstone entries list s3://bucket/reviews/log
+  siltstone entries list DIR --limit 100 --after 4000 --json
 """
-_APPEND = """\
+_ADD = """\
 Adds one entry for each FILE, or one for each line with --lines; - is standard input. An entry is in the log
 for good once its line is printed. With --op, an operation that is in the log already is not added again.
 
 Examples:
-  echo hello | siltstone append DIR - --create
-  siltstone append s3://bucket/log --lines events.jsonl
-  siltstone append DIR change.json --op 0123456789abcdef0123456789abcdef
+  echo hello | siltstone entries add DIR - --create
+  siltstone entries add s3://bucket/log --lines events.jsonl
+  siltstone entries add DIR change.json --op 0123456789abcdef0123456789abcdef
 """
 _TRUNCATE = """\
 Entries below POSITION may go. They stay readable for twice the time that a writer may trust an earlier look at
 the log, one minute by default; running the same command again after that deletes them.
 
 Example:
-  siltstone truncate DIR --until 1000
-"""
-_SHOW = """\
-Identities, entries, witnesses, staged proposals, floors and hints. Bodies are shown as JSON or text where they
-are, else as their first bytes.
-
-Example:
-  siltstone show s3://bucket/log/entries/00000000000000000007
+  siltstone entries truncate DIR --until 1000
 """
 
 
 def add_verbs(verbs: Verbs) -> None:
     """The verbs that work on one log."""
-    parser = add_verb(verbs, "log", _log, says="List the entries of a log.", teaches=_LOG)
+    group = add_group(verbs, "entries", says="Read and write raw logs.", teaches=_ENTRIES)
+    parser = add_verb(group, "list", _list, says="List the entries of a log.", teaches=_LIST)
     add_store(parser, what="the log")
     parser.add_argument("--limit", type=whole_number, default=LIMIT_DEFAULT, metavar="N", help="default: %(default)s")
     parser.add_argument("--after", type=whole_number, metavar="POSITION", help="only entries behind this one")
 
-    parser = add_verb(verbs, "append", _append, says="Add entries to a log.", teaches=_APPEND)
+    parser = add_verb(group, "add", _add, says="Add entries to a log.", teaches=_ADD)
     add_store(parser, what="the log")
     parser.add_argument("files", metavar="FILE", nargs="+", help="a file, or - for standard input")
     parser.add_argument("--create", action="store_true", help="make the log where there is none")
@@ -77,12 +74,9 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--epoch", type=whole_number, help="write as the owner of this epoch; exit code 3 where fenced")
     parser.add_argument("--writer", default="", metavar="NAME", help="a label that entries carry")
 
-    parser = add_verb(verbs, "truncate", _truncate, says="Remove the beginning of a log.", teaches=_TRUNCATE)
+    parser = add_verb(group, "truncate", _truncate, says="Remove the beginning of a log.", teaches=_TRUNCATE)
     add_store(parser, what="the log")
     parser.add_argument("--until", type=whole_number, required=True, metavar="POSITION", help="the first entry to keep")
-
-    parser = add_verb(verbs, "show", _show, says="Print an object of siltstone readably.", teaches=_SHOW)
-    add_store(parser, what="the object", name="object", commits=False)
 
 
 @contextlib.contextmanager
@@ -97,6 +91,12 @@ def _opened(arguments: argparse.Namespace, *, create: bool = False, writer: str 
         yield log
 
 
+def _check_raw(log: Log, instead: str) -> None:
+    """A table's log holds versions: an entry of another kind, or a missing one, would break the table."""
+    if is_table(log):
+        raise InvalidInputError(f"the log at {log.store.uri} is that of a table", hint=instead)
+
+
 def _mark_at(log: Log, position: int) -> Mark:
     """The mark in front of an entry."""
     first = log.first()
@@ -105,15 +105,16 @@ def _mark_at(log: Log, position: int) -> Mark:
     data = log.published(position - 1)
     if data is None:
         raise InvalidInputError(
-            f"position {position} lies beyond the log, which ends at {log.tip().position}", hint="see `siltstone log`"
+            f"position {position} lies beyond the log, which ends at {log.tip().position}",
+            hint="see `siltstone entries list`",
         )
     return log.read(data, position - 1).end
 
 
-# -- log -----------------------------------------------------------------------------------------
+# -- list ----------------------------------------------------------------------------------------
 
 
-def _log(arguments: argparse.Namespace, output: Output) -> int:
+def _list(arguments: argparse.Namespace, output: Output) -> int:
     with _opened(arguments) as log:
         tip = log.tip()
         wanted = 0 if arguments.after is None else arguments.after + 1
@@ -133,7 +134,15 @@ def _log(arguments: argparse.Namespace, output: Output) -> int:
     )
     heads = ("position", "time", "epoch", "op", "kind", "bytes", "writer")
     rows = [
-        (e.position, _time(e.time_ms), e.epoch, e.op, f"{e.kind}, dead" if e.dead else e.kind, len(e.body), e.writer)
+        (
+            e.position,
+            time_text(e.time_ms),
+            e.epoch,
+            e.op,
+            f"{e.kind}, dead" if e.dead else e.kind,
+            len(e.body),
+            e.writer,
+        )
         for e in entries
     ]
     output.table(heads, rows, right=frozenset({"position", "epoch", "bytes"}))
@@ -143,7 +152,7 @@ def _log(arguments: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _time(milliseconds: int) -> str:
+def time_text(milliseconds: int) -> str:
     """A label for people; whatever a writer's clock said, it is shown."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:23] + "Z"
@@ -165,10 +174,10 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
     }
 
 
-# -- append --------------------------------------------------------------------------------------
+# -- add -----------------------------------------------------------------------------------------
 
 
-def _append(arguments: argparse.Namespace, output: Output) -> int:
+def _add(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.op and (arguments.lines or len(arguments.files) > 1):
         raise UsageError("--op names one operation, so it goes with one FILE and without --lines")
     missing = next((name for name in arguments.files if name != STDIN and not Path(name).is_file()), None)
@@ -178,6 +187,7 @@ def _append(arguments: argparse.Namespace, output: Output) -> int:
     end: Mark | None = None
     try:
         with _opened(arguments, create=arguments.create, writer=arguments.writer) as log:
+            _check_raw(log, "add rows with `siltstone append`")
             for body in _bodies(arguments.files, lines=arguments.lines):
                 end = log.add(body, epoch=arguments.epoch, op=arguments.op)
                 appended.append({"position": end.position - 1, "epoch": end.epoch, "digest": end.digest})
@@ -205,17 +215,8 @@ def _reading(name: str) -> Iterator[BinaryIO]:
     if name == STDIN:
         yield sys.stdin.buffer
         return
-    with _open(name) as source:
+    with open_file(name) as source:
         yield source
-
-
-def _open(name: str) -> BinaryIO:
-    try:
-        return Path(name).open("rb")
-    except PermissionError:
-        raise PermissionDeniedError(f"{name} can't be read", hint="check its permissions") from None
-    except OSError as error:
-        raise InvalidInputError(f"{name} can't be read: {error.strerror}") from None
 
 
 # -- truncate ------------------------------------------------------------------------------------
@@ -223,6 +224,7 @@ def _open(name: str) -> BinaryIO:
 
 def _truncate(arguments: argparse.Namespace, output: Output) -> int:
     with _opened(arguments) as log:
+        _check_raw(log, "its versions are kept")
         done = log.truncate(_mark_at(log, arguments.until))
     output.result({"uri": log.store.uri, "log": log.identity.log} | done._asdict())
     output.line(f"The log begins at entry {done.floor} now.")
@@ -234,42 +236,3 @@ def _truncate(arguments: argparse.Namespace, output: Output) -> int:
     if done.deleted_objects:
         output.line(f"{done.deleted_objects} objects were deleted.")
     return DONE
-
-
-# -- show ----------------------------------------------------------------------------------------
-
-
-def _show(arguments: argparse.Namespace, output: Output) -> int:
-    place = parse_uri(arguments.object)
-    folder, _, key = place.path.rpartition("/")
-    if not key:
-        raise InvalidInputError(f"{place} names no object", hint="name one, such as DIR/entries/00000000000000000000")
-    if place.scheme == "file" and Path(place.path).is_dir():
-        raise InvalidInputError(f"{place} is a directory", hint="name an object in it; `siltstone log` lists entries")
-    parent = str(StoreUri(place.scheme, place.bucket, folder or ("/" if place.scheme == "file" else "")))
-    with open_store(parent, storage_options(arguments)) as store:
-        found = describe(store.get(key), name=str(place))
-    output.result(found)
-    head = [(name, found[name]) for name in ("object", "kind", "role", "bytes", "digest")]
-    output.fields([*head, *((f"  {name}", _shown(name, value)) for name, value in found["record"].items())])
-    for doubt in found["doubts"]:
-        output.line(output.paint(f"doubt: {clean(doubt)}", "yellow"))
-    if "body" in found:
-        _body(found["body"], output)
-    return DONE
-
-
-def _shown(name: str, value: object) -> object:
-    return f"{value} ({_time(value)})" if name in {"time_ms", "created_ms"} and isinstance(value, int) else value
-
-
-def _body(body: dict[str, Any], output: Output) -> None:
-    part = "" if body["whole"] else ", beginning"
-    output.line(output.paint(f"body ({body['form']}, {body['bytes']} bytes{part})", "bold"))
-    if body["form"] == "json":
-        output.line(clean(json.dumps(body["value"], indent=2, ensure_ascii=False), lines=True))
-    elif body["form"] == "text":
-        output.line(clean(body["value"], lines=True).removesuffix("\n"))
-    elif body["form"] == "hex":
-        for line in hex_lines(body["value"]):
-            output.line(line)

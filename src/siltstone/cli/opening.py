@@ -1,0 +1,91 @@
+"""Opening tables by what a command line says: ``TABLE`` or ``TABLE@VERSION-OR-TAG``.
+
+What must hold: an ``@`` counts only behind the last slash of a path, so a user or account in a URI is never taken for
+a version; a verb that writes refuses an earlier version instead of writing to the newest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from siltstone.api import open_table
+from siltstone.cli.errors import UsageError
+from siltstone.cli.options import storage_options
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from siltstone.api import Table
+
+
+class Named(NamedTuple):
+    """A table as a command line names it: the URI, and the version or the tag behind the ``@``."""
+
+    uri: str
+    version: int | None = None
+    tag: str | None = None
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether no version is named."""
+        return self.version is None and self.tag is None
+
+
+def parse_named(text: str) -> Named:
+    """Take TABLE@VERSION-OR-TAG apart."""
+    scheme = text.find("://")
+    at = text.rfind("@")
+    # Without a path, what is behind the scheme is a bucket, or an account with an @ of its own.
+    if at < text.rfind("/") or at < 0 or (scheme >= 0 and text.find("/", scheme + 3) < 0):
+        return Named(text)
+    uri, behind = text[:at], text[at + 1 :]
+    if not behind or not uri:
+        raise UsageError(
+            f"{text[-80:]!a} names no {'version' if uri else 'table'} {'behind' if uri else 'before'} the @",
+            hint="write TABLE@3 or TABLE@tag; a directory with an @ in its name is written with a slash at its end",
+        )
+    if behind.isascii() and behind.isdigit():
+        if len(behind) > 19:
+            raise UsageError(f"version {behind[:40]} is too large")
+        return Named(uri, version=int(behind))
+    return Named(uri, tag=behind)
+
+
+def newest_only(text: str, verb: str) -> str:
+    """The URI of a table that is to be written."""
+    named = parse_named(text)
+    if not named.is_newest:
+        behind = text[len(named.uri) :]
+        raise UsageError(
+            f"{verb} makes a new version and can't work on an earlier one: {behind[:80]!a} is too much",
+            hint=f"leave {behind[:80]} out; a directory with an @ in its name is written with a slash at its end",
+        )
+    return named.uri
+
+
+@contextlib.contextmanager
+def reading(arguments: argparse.Namespace) -> Iterator[Table]:
+    """The table to read, at the version that was named."""
+    with opened(parse_named(arguments.table), arguments) as table:
+        yield table
+
+
+@contextlib.contextmanager
+def opened(named: Named, arguments: argparse.Namespace) -> Iterator[Table]:
+    """A table, or one version of it."""
+    with open_table(named.uri, commits=arguments.commits, storage_options=storage_options(arguments)) as table:
+        yield table if named.is_newest else table.at(version=named.version, tag=named.tag)
+
+
+@contextlib.contextmanager
+def writing(arguments: argparse.Namespace) -> Iterator[Table]:
+    """The table to write to."""
+    with opened(Named(newest_only(arguments.table, arguments.verb)), arguments) as table:
+        yield table
+
+
+def defaults_of(table: Table) -> frozenset[str]:
+    """The columns that rows need not give: those that were added with a default."""
+    return frozenset(field.name for field in table._now().schema.fields if field.default is not None)  # noqa: SLF001

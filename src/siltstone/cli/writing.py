@@ -1,0 +1,223 @@
+"""Making tables and changing their rows: ``create``, ``append``, ``upsert``, ``overwrite``, ``delete``, ``update``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from siltstone.api import create_table, open_table
+from siltstone.cli.documents import column_documents, say_columns, say_version
+from siltstone.cli.errors import DONE, UsageError
+from siltstone.cli.files import FORMATS, Rows, find_inputs
+from siltstone.cli.inference import infer_schema
+from siltstone.cli.opening import defaults_of, newest_only, writing
+from siltstone.cli.options import add_table, add_transaction, add_verb, names, storage_options
+from siltstone.cli.output import clean
+from siltstone.cli.progress import Progress
+from siltstone.cli.schemas import parse_schema
+from siltstone.errors import NotFoundError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from siltstone.api import Table
+    from siltstone.cli.options import Verbs
+    from siltstone.cli.output import Output
+    from siltstone.table.versions import Version
+
+_CREATE = """\
+Columns come from --schema, or from a file of rows with --like. Key columns tell rows apart: no two rows have the
+same key. Types: bool, int8 to int64, uint8 to uint64, float, double, string, binary, date32, timestamp[us, UTC],
+time64[us], duration[s], decimal128(10, 2), fixed_size_binary[16], list<string>, struct<x: int32>,
+map<string, int64>, fixed_size_list<float>[3]. Names with other characters go in double quotes.
+
+Examples:
+  siltstone create reviews --schema "id int64 not null, text string, at timestamp[us, UTC]" --key id
+  siltstone create s3://bucket/reviews --like reviews.csv --key id --commits sqlite:claims.db
+"""
+_FILES = """\
+Files are CSV (with a header), JSON lines, Parquet or Arrow, told by their names (also .gz and .zst) or by --format;
+- is standard input, JSON lines unless --format says otherwise. All files become one version, or nothing: a bad row
+is named and leaves the table as it was. In CSV an empty value is null and "" is an empty text; in JSON lines a field
+that is missing is null. Times are ISO 8601, bytes are hexadecimal.
+"""
+_APPEND = f"""\
+{_FILES}In a keyed table, rows whose key is there already are refused; `upsert` replaces them.
+
+Examples:
+  siltstone append reviews january.csv february.csv --message "first quarter"
+  curl -s https://example.com/events.jsonl | siltstone append events - --once events-2026-11-14
+"""
+_UPSERT = f"""\
+{_FILES}Rows take the place of those with the same key; of rows given twice the last one counts.
+
+Examples:
+  siltstone upsert reviews corrections.jsonl
+  siltstone upsert reviews - --format csv
+"""
+_OVERWRITE = f"""\
+{_FILES}The rows take the place of all that are there. Earlier versions stay readable.
+
+Example:
+  siltstone overwrite reviews all.parquet --message "loaded anew"
+"""
+_DELETE = """\
+The condition is SQL. Earlier versions stay readable: `siltstone restore` brings rows back.
+
+Examples:
+  siltstone delete reviews --where "stars < 2 and lang = 'en'"
+  siltstone delete reviews --all
+"""
+_UPDATE = """\
+New values are SQL expressions over the row as it was; texts are in single quotes, inside those of the shell.
+
+Examples:
+  siltstone update reviews --set lang="'en'" --where "lang is null"
+  siltstone update reviews --set stars="stars + 1" --set text="upper(text)" --where "id in (3, 4)"
+"""
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """The verbs that make tables and change rows."""
+    parser = add_verb(verbs, "create", _create, says="Create a table.", teaches=_CREATE)
+    add_table(parser)
+    columns = parser.add_mutually_exclusive_group(required=True)
+    columns.add_argument("--schema", metavar="TEXT", help="the columns: names and types, with commas between them")
+    columns.add_argument("--like", metavar="FILE", help="take the columns of this file of rows")
+    parser.add_argument("--format", choices=FORMATS, help="the format of --like FILE; default: by its name")
+    parser.add_argument("--key", action="append", metavar="NAMES", help="key columns, with commas between them")
+    parser.add_argument("--exist-ok", action="store_true", help="a table of the same columns and key may be there")
+
+    for name, run, says, teaches in (
+        ("append", _append, "Add rows to a table.", _APPEND),
+        ("upsert", _upsert, "Add rows, or replace those with the same key.", _UPSERT),
+        ("overwrite", _overwrite, "Replace all rows of a table.", _OVERWRITE),
+    ):
+        parser = add_verb(verbs, name, run, says=says, teaches=teaches)
+        add_table(parser)
+        parser.add_argument("files", metavar="FILE", nargs="+", help="a file of rows, or - for standard input")
+        parser.add_argument("--format", choices=FORMATS, help="the format of all files; default: by their names")
+        add_transaction(parser)
+
+    parser = add_verb(verbs, "delete", _delete, says="Delete rows of a table.", teaches=_DELETE)
+    add_table(parser)
+    _add_choice(parser)
+    add_transaction(parser)
+
+    parser = add_verb(verbs, "update", _update, says="Give columns new values.", teaches=_UPDATE)
+    add_table(parser)
+    parser.add_argument(
+        "--set", action="append", required=True, metavar="COLUMN=EXPRESSION", help="a new value; may be repeated"
+    )
+    _add_choice(parser)
+    add_transaction(parser)
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    """Which rows; all of them only where that is said."""
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--where", metavar="CONDITION", help="the rows that match this SQL condition")
+    choice.add_argument("--all", action="store_true", help="every row")
+
+
+# -- create --------------------------------------------------------------------------------------
+
+
+def _create(arguments: argparse.Namespace, output: Output) -> int:
+    uri = newest_only(arguments.table, "create")
+    if arguments.format and not arguments.like:
+        raise UsageError("--format goes with --like")
+    schema = parse_schema(arguments.schema) if arguments.schema is not None else infer_schema(arguments)
+    key = names(arguments.key)
+    options = storage_options(arguments)
+    created = not (arguments.exist_ok and _is_there(uri, arguments))
+    with create_table(
+        uri,
+        schema=schema,
+        key=key or None,
+        commits=arguments.commits,
+        exist_ok=arguments.exist_ok,
+        storage_options=options,
+    ) as table:
+        version, columns = table.version, table.schema
+        output.result(
+            {
+                "uri": table.uri,
+                "version": version,
+                "created": created,
+                "key": list(table.key),
+                "columns": column_documents(columns),
+            }
+        )
+        output.line(f"{'created' if created else 'found'} {clean(table.uri)}, version {version}")
+        say_columns(table, output)
+    return DONE
+
+
+def _is_there(uri: str, arguments: argparse.Namespace) -> bool:
+    try:
+        open_table(uri, commits=arguments.commits, storage_options=storage_options(arguments)).close()
+    except NotFoundError:
+        return False
+    return True
+
+
+# -- rows from files -----------------------------------------------------------------------------
+
+
+def _append(arguments: argparse.Namespace, output: Output) -> int:
+    return _insert(arguments, output)
+
+
+def _upsert(arguments: argparse.Namespace, output: Output) -> int:
+    return _insert(arguments, output)
+
+
+def _overwrite(arguments: argparse.Namespace, output: Output) -> int:
+    return _insert(arguments, output)
+
+
+def _insert(arguments: argparse.Namespace, output: Output) -> int:
+    uri = newest_only(arguments.table, arguments.verb)
+    files = find_inputs(arguments.files, format=arguments.format)
+    total = sum(file.size for file in files) if all(file.format in {"csv", "jsonl"} for file in files) else 0
+    progress = Progress(output, f"{arguments.verb} {uri.rpartition('/')[2]}", total=total)
+    with writing(arguments) as table:
+        rows = Rows(files, table.schema, defaults=defaults_of(table), progress=progress)
+        version = _write(table, rows, arguments)
+        say_version(table, version, output)
+    return DONE
+
+
+def _write(table: Table, rows: Rows, arguments: argparse.Namespace) -> Version | None:
+    with rows.named_errors(), table.transaction(once=arguments.once, message=arguments.message) as transaction:
+        {"append": transaction.append, "upsert": transaction.upsert, "overwrite": transaction.overwrite}[
+            arguments.verb
+        ](rows)
+    return transaction.result
+
+
+# -- rows by condition ---------------------------------------------------------------------------
+
+
+def _delete(arguments: argparse.Namespace, output: Output) -> int:
+    with writing(arguments) as table:
+        with table.transaction(once=arguments.once, message=arguments.message) as transaction:
+            transaction.delete(arguments.where)
+        say_version(table, transaction.result, output)
+    return DONE
+
+
+def _update(arguments: argparse.Namespace, output: Output) -> int:
+    values: dict[str, str] = {}
+    for given in arguments.set:
+        name, equals, text = given.partition("=")
+        if not equals or not name.strip() or not text.strip():
+            raise UsageError("--set takes COLUMN=EXPRESSION", hint="for example --set lang=\"'en'\"")
+        if name.strip() in values:
+            raise UsageError(f"--set gives {name.strip()[:80]!a} twice")
+        values[name.strip()] = text
+    with writing(arguments) as table:
+        with table.transaction(once=arguments.once, message=arguments.message) as transaction:
+            transaction.update(values, arguments.where)
+        say_version(table, transaction.result, output)
+    return DONE

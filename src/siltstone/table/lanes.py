@@ -1,0 +1,185 @@
+"""Rows that threads of their own read while a query waits for them: a few batches ahead, in bounded memory.
+
+What must hold:
+- A source is read outside of DataFusion's threads: a read that waits holds none of them up, and may use DataFusion.
+- At most ``AHEAD`` batches of a lane wait to be taken. A lane that nobody takes from any more ends its thread.
+- DataFusion is given no filter to hand down. pyarrow and DataFusion differ on NaN and on zeros, and what is handed
+  down is not looked at again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from siltstone.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from siltstone.table.prune import Prune
+
+    Part = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
+
+AHEAD = 2
+
+
+class Source(Protocol):
+    """Rows that can be read in parts. Parts are read at the same time, and more than once where a query needs it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns there are."""
+
+    def parts(self, where: Prune | None) -> Sequence[Part]:
+        """What gives the rows of each part, from the names of at least one column.
+
+        Rows that ``where`` does not keep may be left out, or not.
+        """
+
+
+class Failures:
+    """The first error of what a run read."""
+
+    def __init__(self) -> None:
+        self.first: BaseException | None = None
+
+    def add(self, error: BaseException) -> None:
+        """Remember an error, unless there was one before."""
+        if self.first is None:
+            self.first = error
+
+
+class Lanes(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """A source as DataFusion reads it."""
+
+    def __init__(self, source: Source, schema: pa.Schema, *, lanes_max: int, failures: Failures) -> None:
+        # The base class is for its name: DataFusion takes nothing else, and calls only the methods below.
+        self._source = source
+        self._schema = schema
+        self._lanes_max = lanes_max
+        self._failures = failures
+        self.where: Prune | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, as DataFusion plans with them."""
+        return self._schema
+
+    def scanner(self, columns: Sequence[str] | None = None, **options: object) -> Scanner:
+        """The schema of some columns; nothing is read."""
+        if options.get("filter") is not None:
+            raise InternalError("a filter was handed down to the rows of a query")
+        return Scanner(self._only(columns), tuple)
+
+    def get_fragments(self, filter: object = None) -> list[Lane]:  # noqa: A002  DataFusion names it
+        """The lanes; at least one, since DataFusion can't plan with none."""
+        try:
+            parts = list(self._source.parts(self.where))
+        except BaseException as error:
+            self._failures.add(error)
+            raise
+        count = max(1, min(self._lanes_max, len(parts)))
+        return [Lane(parts[first::count], self, self._failures) for first in range(count)]
+
+    def _only(self, columns: Sequence[str] | None) -> pa.Schema:
+        return self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
+
+
+class Lane:
+    """Some parts of a source, one after the other."""
+
+    def __init__(self, parts: Sequence[Part], lanes: Lanes, failures: Failures) -> None:
+        self._parts = parts
+        self._lanes = lanes
+        self._failures = failures
+
+    def scanner(self, _schema: pa.Schema, **options: object) -> Scanner:
+        """What DataFusion asks for as it begins to read."""
+        columns = options["columns"]
+        schema = self._lanes.scanner(columns if isinstance(columns, list) else None).projected_schema
+        return Scanner(schema, lambda: self._read(schema))
+
+    def _read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        pipe = _Pipe()
+        threading.Thread(target=self._fill, args=(pipe, schema), name="siltstone-lane", daemon=True).start()
+        try:
+            while (batch := pipe.take()) is not None:
+                yield batch
+        finally:
+            pipe.close()
+
+    def _fill(self, pipe: _Pipe, schema: pa.Schema) -> None:
+        # To count rows, one column is read: the narrowest.
+        asked = schema.names or [min(self._lanes.schema, key=_width).name]
+        try:
+            for part in self._parts:
+                for batch in part(asked):
+                    if batch.num_rows and not pipe.put(_shaped(batch, schema)):
+                        return
+            pipe.put(None)
+        except BaseException as error:
+            self._failures.add(error)
+            pipe.put(error)
+
+
+class Scanner:
+    """Batches and their schema, by the names that DataFusion calls them."""
+
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterable[pa.RecordBatch]]) -> None:
+        self.projected_schema = schema
+        self.to_batches = read
+
+
+class _Pipe:
+    """Batches on their way from one thread to another; None is the end."""
+
+    def __init__(self) -> None:
+        self._items: deque[pa.RecordBatch | BaseException | None] = deque()
+        self._free = threading.Semaphore(AHEAD)
+        self._there = threading.Semaphore(0)
+        self._closed = False
+
+    def put(self, item: pa.RecordBatch | BaseException | None) -> bool:
+        """Hand over one; False where nobody takes any more."""
+        self._free.acquire()
+        if self._closed:
+            return False
+        self._items.append(item)
+        self._there.release()
+        return True
+
+    def take(self) -> pa.RecordBatch | None:
+        """Wait for the next one."""
+        self._there.acquire()
+        item = self._items.popleft()
+        self._free.release()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Nothing more is taken."""
+        self._closed = True
+        self._free.release()
+
+
+def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if not len(schema):
+        return batch.select([])
+    arrays = [
+        column if (column := batch.column(field.name)).type == field.type else column.cast(field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _width(field: pa.Field) -> int:
+    try:
+        return int(field.type.bit_width)
+    except ValueError:
+        return 1 << 20  # of no fixed width

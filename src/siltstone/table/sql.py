@@ -1,0 +1,260 @@
+"""Queries over tables, answered by DataFusion as a stream.
+
+What must hold:
+- A query only reads, and only the tables it is given: no statement, no file and no URL is reached from its text.
+- Rows are read when the answer is, in bounded memory; sorts and groups that outgrow it go to temporary files.
+- A fragment is left out only where every scan of its table would filter out each of its rows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+from datafusion import Expr, RuntimeEnvBuilder, SessionContext, SQLOptions
+
+from siltstone.errors import ForkedError, InvalidInputError, MissingDependencyError
+from siltstone.table import engine
+from siltstone.table.lanes import Failures, Lanes, Source
+from siltstone.table.prune import prune_by
+from siltstone.table.schema import first_names, near_names
+from siltstone.table.types import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import polars as pl
+    from datafusion import DataFrame
+    from datafusion.plan import LogicalPlan
+
+__all__ = ["Result", "Source", "run_sql"]
+
+QUERY_BYTES_MAX = 1024 * 1024
+MEMORY_BYTES_MIN = 16 * 1024 * 1024
+LANES_MAX = 16
+
+_ALL = 2**62  # rows: a limit that ends no scan, and that no filter is moved past
+_LIMIT = f"Limit: skip=0, fetch={_ALL}"
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*([A-Za-z_]*)", re.DOTALL)
+_QUERIES = frozenset({"SELECT", "WITH", "EXPLAIN", "VALUES"})
+_NO_TABLE = re.compile(r"table '(?:datafusion\.public\.)?(.*?)' not found", re.DOTALL)
+_NO_QUERY = re.compile(r"(?:DDL|DML|Statement) not supported|only supports a single SQL statement")
+
+
+class Result:
+    """The answer to a query. Nothing of it is kept: whenever it is read, the query runs."""
+
+    def __init__(self, query: str, frame: DataFrame, columns: list[str], failures: Failures) -> None:
+        self._query = query
+        self._frame = frame
+        self._columns = columns
+        self._failures = failures
+        self.schema = pa.schema([pa.field(one.name, _plain_type(one.type), one.nullable) for one in frame.schema()])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as they come.
+
+        Raises:
+            InvalidInputError: a row can't be evaluated.
+            LimitExceededError: the query needs more memory than it may use.
+        """
+        _check_process()
+        self._failures.first = None
+        with _reading(self._query, self._columns, self._failures):
+            for batch in self._frame.execute_stream():
+                yield self._plain(batch.to_pyarrow())
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+
+    def to_pandas(self) -> Any:
+        """All rows as a pandas frame."""
+        if find_spec("pandas") is None:
+            raise MissingDependencyError("to_pandas() needs pandas", hint="pip install pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        try:
+            import polars as pl  # noqa: PLC0415  an optional package
+        except ImportError:
+            raise MissingDependencyError("to_polars() needs polars", hint="pip install polars") from None
+        return pl.DataFrame(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"Result({shown(self._query)})"
+
+    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(batch.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema) if arrays else batch
+
+
+def run_sql(query: str, tables: Mapping[str, Source], *, memory_bytes_max: int | None = None) -> Result:
+    """Plan a query over tables by their names; rows are read when the result is.
+
+    ``memory_bytes_max`` bounds what sorts, groups and joins hold; by default half of the machine's memory.
+
+    Raises:
+        InvalidInputError: it is no SELECT, WITH, VALUES or EXPLAIN over these tables and their columns.
+    """
+    _check_process()
+    engine.check_text(query, what="sql", bytes_max=QUERY_BYTES_MAX)
+    match = _FIRST_WORD.match(query)
+    if match is None or match[1].upper() not in _QUERIES:
+        raise _no_query(query)
+    failures = Failures()
+    columns = sorted({name for source in tables.values() for name in source.schema.names})
+    context = _session(memory_bytes_max)
+    lanes = {
+        f"{number} {name}": _register(context, f"{number} {name}", name, source, failures)
+        for number, (name, source) in enumerate(tables.items())
+    }
+    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    with _planning(query, columns, list(tables)):
+        frame = context.sql(query, options=options)
+        plan = frame.optimized_logical_plan()
+    _prune(plan, lanes)
+    return Result(query, frame, columns, failures)
+
+
+def _check_process() -> None:
+    if engine.is_forked():
+        raise ForkedError(
+            "DataFusion was used before os.fork(), and its threads are not in this process",
+            hint="start processes with multiprocessing's 'spawn' or 'forkserver' method",
+        )
+
+
+def _session(memory_bytes_max: int | None) -> SessionContext:
+    if memory_bytes_max is None:
+        memory_bytes_max = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    if type(memory_bytes_max) is not int or memory_bytes_max < MEMORY_BYTES_MIN:
+        raise InvalidInputError(
+            f"memory_bytes_max must be an int of at least {MEMORY_BYTES_MIN}, got {memory_bytes_max!a}",
+            hint="leave it out for half of the machine's memory",
+        )
+    config = (
+        engine.config()
+        # As joins all scans of a query are in its plan, where pruning looks for them.
+        .set("datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery", "false")
+        # The default wants 10 MB at once for each sort, whatever the limit.
+        .set("datafusion.execution.sort_spill_reservation_bytes", str(min(10 << 20, memory_bytes_max // 16)))
+    )
+    runtime = RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes_max)
+    return SessionContext(config, runtime)
+
+
+def _register(context: SessionContext, scan: str, name: str, source: Source, failures: Failures) -> Lanes:
+    """Make a source known by a name; the scan below it has one that no query can use."""
+    lanes_max = min(LANES_MAX, max(2, os.cpu_count() or 1))
+    lanes = Lanes(source, engine.plain(source.schema), lanes_max=lanes_max, failures=failures)
+    context.register_table(_quoted(scan), lanes)
+    context.register_view(_quoted(name), context.table(_quoted(scan)).limit(_ALL))
+    context.deregister_table(_quoted(scan))
+    return lanes
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """A type without views, which not every reader knows."""
+    if kinds.is_string_view(kind):
+        return pa.string()
+    if kinds.is_binary_view(kind):
+        return pa.binary()
+    if kinds.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if kinds.is_struct(kind):
+        return pa.struct([_plain_field(kind.field(place)) for place in range(kind.num_fields)])
+    return kind
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain_type(field.type))
+
+
+# -- pruning -------------------------------------------------------------------------------------
+
+
+def _prune(plan: LogicalPlan, lanes: Mapping[str, Lanes]) -> None:
+    """Tell each source which rows no scan of it needs."""
+    scans = _scans(plan)
+    if len(scans) != plan.display_indent().count("TableScan: "):
+        return  # one is inside of an expression, with filters that are not seen here
+    for name, lane in lanes.items():
+        ways = [filters for scan, filters in scans if scan == name]
+        if ways and all(ways):
+            lane.where = prune_by(ways, lane.schema)
+
+
+def _scans(plan: LogicalPlan) -> list[tuple[str, list[Expr]]]:
+    """The scans of a plan, each with the filters that stand right above it."""
+    found: list[tuple[str, list[Expr]]] = []
+    stack: list[tuple[LogicalPlan, list[Expr]]] = [(plan, [])]
+    while stack:
+        node, filters = stack.pop()
+        # Some nodes have no Python form; none of those is looked for.
+        line = node.display()
+        if line.startswith("TableScan: "):
+            found.append((node.to_variant().fqn()[2], filters))
+        elif line.startswith("Filter: "):
+            filters = [*filters, Expr(node.to_variant().predicate())]
+        elif line != _LIMIT and not line.startswith("SubqueryAlias: "):
+            filters = []
+        stack += [(one, filters) for one in node.inputs()]
+    return found
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _planning(query: str, columns: list[str], tables: list[str]) -> Iterator[None]:
+    with engine.words("sql", query, columns):
+        try:
+            yield
+        except ValueError as error:
+            message = str(error)
+            if _NO_QUERY.search(message):
+                raise _no_query(query) from error
+            if match := _NO_TABLE.search(message):
+                near = near_names(tables, match[1])
+                raise InvalidInputError(
+                    f"sql {shown(query)} names table {shown(match[1])}, which is not there",
+                    hint=near if near.startswith("did") else f"tables are {first_names(tables)}",
+                    table=match[1],
+                ) from error
+            raise
+
+
+@contextmanager
+def _reading(query: str, columns: list[str], failures: Failures) -> Iterator[None]:
+    with engine.words("sql", query, columns):
+        try:
+            yield
+        except Exception as error:
+            if failures.first is not None:
+                raise failures.first from error
+            raise
+
+
+def _no_query(query: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"sql {shown(query)} is not one query",
+        hint="it may be one SELECT, WITH, VALUES or EXPLAIN; rows are changed with the methods of a table",
+    )

@@ -1,0 +1,197 @@
+"""The tasks of a scan: a row group each, or several small fragments.
+
+What must hold:
+- Tasks come in the order of the fragments, and of their files.
+- Small fragments are tested together: evaluating a filter once costs as much as reading thousands of rows.
+- Where the rows that are wanted are known beforehand, no task reads any behind them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from siltstone.table.masking import joined, masked
+from siltstone.table.reading import Piece, Reading, as_mask, pieces, read_all, read_some, test, there
+from siltstone.table.stream import Pace, Turn, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from siltstone.format.rollup import Live
+    from siltstone.format.table import Fragment
+    from siltstone.table.files import FragmentFile
+    from siltstone.table.vectors import Deleted
+
+SMALL_ROWS = 16_384  # a fragment of at most so many rows and bytes is read whole, together with its neighbours
+SMALL_BYTES = 1024 * 1024
+TOGETHER_ROWS = 65_536
+TOGETHER_FILES = 64
+LOT_MAX = 64  # fragments that are looked into ahead of their turn
+OPENED_TOGETHER = 8
+
+
+@dataclass(frozen=True)
+class GroupTask:
+    """Reads one row group."""
+
+    reading: Reading
+    piece: Piece
+
+    @property
+    def nbytes(self) -> int:
+        return self.reading.sizes.guess(self.piece.rows, self.piece.file.fragment)
+
+    def run(self, turn: Turn) -> pa.Table:
+        reading, piece = self.reading, self.piece
+        if turn.stop.is_set():
+            return reading.arrow.empty_table()
+        table = read_all(reading, piece, turn) if reading.predicate is None else read_some(reading, piece, turn)
+        reading.sizes.saw(table)
+        return table
+
+
+@dataclass(frozen=True)
+class SmallTask:
+    """Reads several small fragments."""
+
+    reading: Reading
+    lives: tuple[tuple[Live, Deleted | None], ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self.reading.sizes.guess(live.fragment.rows, live.fragment) for live, _ in self.lives)
+
+    def run(self, turn: Turn) -> pa.Table:
+        reading = self.reading
+        tables: list[pa.Table] = []
+        keeps: list[NDArray[np.bool_]] = []
+        for live, deleted in self.lives:
+            if turn.stop.is_set():
+                return reading.arrow.empty_table()
+            file = reading.tools.files.open(live.fragment)
+            tables += [file.read(group, reading.together) for group in range(len(file.groups))]
+            keeps.append(np.ones(live.fragment.rows, np.bool_) if deleted is None else ~deleted.mask())
+        table = joined(tables)
+        keep = np.concatenate(keeps)
+        if reading.predicate is not None:
+            keep &= as_mask(reading.predicate.mask(table))
+        if reading.most is not None:
+            keep[np.flatnonzero(keep)[reading.most :]] = False
+        table = masked(table.select(reading.names), keep)
+        reading.sizes.saw(table)
+        return table
+
+
+Task = GroupTask | SmallTask
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """Counts the rows that a task would read; it reads the columns that the filter tests alone."""
+
+    task: Task
+
+    @property
+    def nbytes(self) -> int:
+        return self.task.nbytes
+
+    def run(self, turn: Turn) -> int:
+        if isinstance(self.task, SmallTask) or self.task.reading.predicate is None:
+            return int(self.task.run(turn).num_rows)
+        return len(there(self.task.piece, test(self.task.reading, self.task.piece, turn)).numbers)
+
+
+@dataclass(frozen=True)
+class RowsTask:
+    """Finds the numbers of the rows of a row group that match, deleted ones too."""
+
+    reading: Reading
+    piece: Piece
+
+    @property
+    def nbytes(self) -> int:
+        return self.reading.sizes.guess(self.piece.rows, self.piece.file.fragment)
+
+    def run(self, turn: Turn) -> NDArray[np.int64]:
+        return test(self.reading, self.piece, turn).numbers
+
+
+@dataclass(frozen=True)
+class _Open:
+    reading: Reading
+    fragment: Fragment
+    nbytes: int = 0
+
+    def run(self, turn: Turn) -> FragmentFile:
+        return self.reading.tools.files.open(self.fragment)
+
+
+# -- which tasks there are -------------------------------------------------------------------------
+
+
+def tasks(reading: Reading, lives: Sequence[Live]) -> Iterator[Task]:
+    """The tasks that read some fragments, in their order. Files are opened when their turn comes near."""
+    waiting: list[tuple[Live, Deleted | None]] = []
+    left = reading.most if reading.predicate is None else None
+    for live, deleted, file in _looked_into(reading, lives):
+        if left is not None and left <= 0:
+            break
+        if file is None:
+            if waiting and (_rows(waiting) + live.fragment.rows > TOGETHER_ROWS or len(waiting) >= TOGETHER_FILES):
+                yield SmallTask(reading, tuple(waiting))
+                waiting = []
+            waiting.append((live, deleted))
+        else:
+            if waiting:
+                yield SmallTask(reading, tuple(waiting))
+                waiting = []
+            for task in _group_tasks(reading, file, deleted):
+                if left is not None and left <= 0:
+                    break
+                yield task
+                left = None if left is None else left - task.piece.count_left()
+            continue
+        left = None if left is None else left - live.rows
+    if waiting:
+        yield SmallTask(reading, tuple(waiting))
+
+
+def is_small(fragment: Fragment) -> bool:
+    """Whether a fragment is read whole, together with others."""
+    return fragment.rows <= SMALL_ROWS and fragment.bytes <= SMALL_BYTES
+
+
+def _looked_into(reading: Reading, lives: Sequence[Live]) -> Iterator[tuple[Live, Deleted | None, FragmentFile | None]]:
+    """Fragments with their deleted rows, and with their file where they are not small. The first come by themselves."""
+    tools = reading.tools
+    size, start = 1, 0
+    while start < len(lives):
+        lot = lives[start : start + size]
+        deleted = tools.vectors.read_many([(live.vector, live.fragment) for live in lot if live.vector is not None])
+        large = [live.fragment for live in lot if not is_small(live.fragment)]
+        files: Iterator[FragmentFile]
+        if tools.store.traits.cheap_probes:
+            files = map(tools.files.open, large)
+        else:
+            files = in_order((_Open(reading, one) for one in large), Pace(OPENED_TOGETHER))
+        for live in lot:
+            name = live.fragment.name
+            yield live, deleted.get(name), None if is_small(live.fragment) else next(files)
+        start += size
+        size = min(LOT_MAX, size * 4)
+
+
+def _group_tasks(reading: Reading, file: FragmentFile, deleted: Deleted | None) -> Iterator[GroupTask]:
+    for piece in pieces(reading, file, deleted):
+        if piece.count_left():
+            yield GroupTask(reading, piece)
+
+
+def _rows(waiting: Sequence[tuple[Live, Deleted | None]]) -> int:
+    return sum(live.fragment.rows for live, _ in waiting)

@@ -1,0 +1,475 @@
+"""Compaction: the same rows in fewer files, whatever others do meanwhile."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from row_tables import RowTable, numbered
+from siltstone.errors import ConflictError, InvalidInputError
+from siltstone.table import compact as module
+from siltstone.table.compact import Compact, rewrite
+from siltstone.table.compact_ranges import KeyRanges
+
+
+def grown(*lots, key=None):
+    """A table with a fragment for each lot of ids."""
+    table = RowTable(key=key)
+    for lot in lots:
+        table.append(numbered(*lot))
+    return table
+
+
+def ids_of(table):
+    """The ids of each fragment's rows that are left, in its order."""
+    found = []
+    for live in table.state.fragments:
+        file = table.tools.files.open(live.fragment)
+        ids = file.take(np.arange(live.fragment.rows), table.state.schema.fields[:1]).column(0).to_numpy()
+        deleted = table.tools.vectors.read(live.vector, live.fragment).mask() if live.vector else np.zeros(len(ids), bool)
+        found.append(ids[~deleted].tolist())
+    return found
+
+
+def last_change(table):
+    return table.state.recent[-1].change
+
+
+# -- what becomes of a table ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_compact__small_fragments__become_one_with_the_same_rows(key):
+    table = grown([5, 1], [4, 2], [3], key=key)
+    before = table.rows()
+    done = table.compact()
+    assert table.rows() == before
+    assert (done.fragments_before, done.fragments_after, done.rows, done.versions) == (3, 1, 5, 1)
+    assert done.bytes_before > done.bytes_after > 0
+    assert done.version == table.state.version == 4
+    assert table.other().rows() == before
+
+
+def test_compact__version__says_that_rows_are_the_same():
+    table = grown([1], [2])
+    table.compact()
+    change = last_change(table)
+    assert (change.operation, change.rewrite, len(change.add), len(change.remove)) == ("compact", True, 1, 2)
+    assert change.counts.inserted == change.counts.deleted == 0
+
+
+def test_compact__without_a_key__keeps_the_order_of_rows():
+    table = grown([5, 1], [4, 2], [3])
+    table.compact()
+    assert ids_of(table) == [[5, 1, 4, 2, 3]]
+
+
+@pytest.mark.parametrize("lots", [[], [[1, 2, 3]]])
+def test_compact__nothing_to_do__makes_no_version(lots):
+    table = grown(*lots)
+    version = table.state.version
+    done = table.compact()
+    assert table.refresh().state.version == version
+    assert (done.versions, done.rows, done.fragments_before) == (0, 0, done.fragments_after)
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_compact__again__makes_no_version(key):
+    table = grown(*([n, n + 50, n + 100] for n in range(40)), key=key)
+    table.compact(rows_target=16)
+    version = table.state.version
+    table.compact(rows_target=16)
+    assert table.refresh().state.version == version
+
+
+def test_compact__many_deleted_rows__are_gone_from_the_files():
+    table = grown(range(10))
+    table.delete("id < 3")
+    table.compact()
+    assert ids_of(table) == [list(range(3, 10))]
+    assert all(live.vector is None for live in table.state.fragments)
+
+
+def test_compact__few_deleted_rows__are_left_where_they_are():
+    table = grown(range(10))
+    table.delete("id < 2")
+    assert table.compact().versions == 0
+
+
+def test_compact__key__leaves_ranges_that_do_not_overlap():
+    table = grown(range(0, 100, 2), range(1, 100, 2), range(100, 150), key="id")
+    before = table.rows()
+    table.compact(rows_target=50)
+    found = sorted(ids_of(table))
+    assert table.rows() == before
+    assert [one for ids in found for one in ids] == list(range(150))
+    assert all(len(ids) <= 50 for ids in found)
+
+
+def test_compact__more_rows_than_a_group_holds__ranges_do_not_overlap_after_all_passes(monkeypatch):
+    monkeypatch.setattr("siltstone.table.compact_plan.GROUP_ROWS", 40)
+    monkeypatch.setattr(module, "GROUP_ROWS", 40)
+    table = grown(*(range(n, 170, 17) for n in range(17)), key="id")
+    before = table.rows()
+    done = table.compact(rows_target=10)
+    found = sorted(ids_of(table))
+    assert table.rows() == before
+    assert done.versions > 4
+    assert [one for ids in found for one in ids] == list(range(170))
+
+
+def test_compact__rows_over_the_target__are_cut_evenly():
+    table = grown(*([n * 3, n * 3 + 1, n * 3 + 2] for n in range(5)))
+    table.compact(rows_target=8)
+    assert [len(ids) for ids in ids_of(table)] == [8, 7]
+
+
+def test_compact__more_than_memory_allows__is_done_in_several_versions(monkeypatch):
+    monkeypatch.setattr(module, "GROUP_BYTES", 1)
+    monkeypatch.setattr("siltstone.table.tasks.TOGETHER_FILES", 2)
+    table = grown(*([n] for n in range(8)))
+    before = table.rows()
+    told = []
+    done = table.compact(rows_target=4, progress=lambda *rows: told.append(rows))
+    assert table.rows() == before
+    assert done.versions > 1
+    assert told[0] == (0, 8)
+    assert told[-1] == (done.rows, done.rows)
+    assert [rows for rows, _ in told] == sorted(rows for rows, _ in told)
+    assert all(done <= total for done, total in told)
+
+
+def test_compact__one_small_fragment_amid_large_ones__is_left_alone():
+    table = grown(range(10), range(10, 20), key="id")
+    table.append(numbered(20))
+    version = table.state.version
+    table.compact(rows_target=10)
+    assert table.state.version == version
+
+
+def test_compact__old_fragments__get_the_columns_of_now():
+    table = grown([1], [2])
+    table.add_column(pa.field("stars", pa.int32(), nullable=False), 3)
+    table.rename_column("text", "words")
+    table.widen_column("stars", pa.int64())
+    table.append([{"id": 3, "words": "c", "stars": 2**40}])
+    before = table.rows()
+    assert table.compact().versions == 1
+    assert table.rows() == before
+    assert before[0] == {"id": 1, "words": "a1", "stars": 3}
+
+
+VALUES = {
+    "bool": (pa.bool_(), [True, None, False]),
+    "list": (pa.list_(pa.string()), [["a", None], None, []]),
+    "struct": (pa.struct([("x", pa.int8()), ("y", pa.string())]), [{"x": 1, "y": "b"}, None, {"x": None, "y": ""}]),
+    "map": (pa.map_(pa.string(), pa.int32()), [[("a", 1)], None, []]),
+    "decimal": (pa.decimal128(9, 2), [Decimal("1.50"), None, Decimal("-2.25")]),
+    "time": (pa.timestamp("us", "UTC"), [datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), None, None]),
+    "vector": (pa.list_(pa.float32(), 2), [[1.0, 2.0], None, [0.5, 0.25]]),
+    "bytes": (pa.binary(), [b"\0\xff", None, b""]),
+}
+
+
+def test_compact__every_kind_of_column__is_kept():
+    schema = pa.schema([("id", pa.int64()), *((name, kind) for name, (kind, _) in VALUES.items())])
+    rows = [{"id": 5 - n, **{name: values[n] for name, (_, values) in VALUES.items()}} for n in range(3)]
+    table = RowTable(schema, key="id")
+    for row in rows:
+        table.append([row])
+    before = table.rows()
+    table.compact()
+    assert table.rows() == before
+    assert ids_of(table) == [[3, 4, 5]]
+
+
+KEYS = {
+    "long strings": pa.array([f"https://shop.example/reviews/{n:04d}" for n in range(60)]),
+    "strings": pa.array([f"{n:04d}" for n in range(60)]),
+    "bytes": pa.array([b"the same beginning " + bytes([n]) for n in range(60)], pa.binary()),
+    "fixed bytes": pa.array([bytes([n]) * 20 for n in range(60)], pa.binary(20)),
+    "large numbers": pa.array([2**63 + n for n in range(60)], pa.uint64()),
+    "times": pa.array(range(60), pa.timestamp("ns", "UTC")),
+    "dates": pa.array(range(60), pa.int32()).cast(pa.date32()),
+    "decimals": pa.array([Decimal(n) / 4 for n in range(60)], pa.decimal128(9, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_compact__keys_of_any_type__are_clustered_once(kind):
+    keys = pa.table({"key": KEYS[kind]})
+    table = RowTable(keys.schema, key="key")
+    for start in range(6):
+        table.append(keys.take(pa.array(range(start, 60, 6))))
+    table.compact(rows_target=10)
+    ranges = sorted(KeyRanges(table.tools).of(table.state).values())
+    assert len(ranges) == 6
+    assert all(before.high < after.low for before, after in zip(ranges, ranges[1:], strict=False))
+    assert table.compact(rows_target=10).versions == 0
+
+
+def test_compact__composite_keys__are_clustered_once():
+    keys = pa.table({"group": ["all"] * 40 + ["rest"] * 20, "number": [*range(40), *range(20)]})
+    table = RowTable(keys.schema, key=["group", "number"])
+    for start in range(6):
+        table.append(keys.take(pa.array(range(start, 60, 6))))
+    before = table.rows()
+    table.compact(rows_target=10)
+    ranges = sorted(KeyRanges(table.tools).of(table.state).values())
+    assert table.rows() == before
+    assert (ranges[0].low, ranges[-1].high) == (("all", 0), ("rest", 19))
+    assert all(before.high < after.low for before, after in zip(ranges, ranges[1:], strict=False))
+    assert table.compact(rows_target=10).versions == 0
+
+
+@pytest.mark.parametrize("target", [0, -1, 2**31, 1.5, "many", True, None])
+def test_compact__bad_target__is_refused(target):
+    table = grown([1], [2])
+    with pytest.raises(InvalidInputError, match="rows_target must be a whole number from 1"):
+        table.compact(rows_target=target)
+
+
+# -- others at the same time -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_compact__rows_deleted_meanwhile__are_deleted_in_the_new_fragments(key):
+    table = grown([5, 1, 9], [4, 2, 10], [3, 8, 7, 6], key=key)
+    table.delete("id = 4")
+    work = table.rewritten(rows_target=4)
+    table.other().delete("id in (1, 2, 3, 9)")
+    done = table.do(work)
+    assert sorted(row["id"] for row in table.rows()) == [5, 6, 7, 8, 10]
+    assert done.change.rewrite
+    assert done.change.mask
+    assert table.compact().versions == 1
+    assert sorted(row["id"] for row in table.rows()) == [5, 6, 7, 8, 10]
+
+
+def test_compact__all_rows_of_a_new_fragment_deleted_meanwhile__it_is_not_added():
+    table = grown([1, 2], [3, 4], key="id")
+    work = table.rewritten(rows_target=2)
+    table.other().delete("id in (1, 3)")
+    table.other().delete("id in (2)")  # with another handle: the fragment of 1 and 2 goes, and comes under none
+    with pytest.raises(ConflictError, match="fragment"):
+        table.do(work)
+    table.refresh()
+    table = grown([1, 4], [2, 3], key="id")
+    work = table.rewritten(rows_target=2)
+    table.other().delete("id in (1, 2)")
+    done = table.do(work)
+    assert len(done.change.add) == 1
+    assert ids_of(table) == [[3, 4]]
+
+
+def test_compact__deletes_land_again_and_again__all_are_carried_over():
+    table = grown(range(10), range(10, 20))
+    work = table.rewritten(rows_target=7)
+    others = [table.other() for _ in range(3)]
+    for number, other in enumerate(others):
+        other.refresh().delete(f"id % 5 = {number}")
+    table.do(work)
+    assert sorted(row["id"] for row in table.rows()) == [n for n in range(20) if n % 5 > 2]
+
+
+def test_compact__upsert_and_append_meanwhile__are_kept():
+    table = grown([1, 3], [2, 4], key="id")
+    work = table.rewritten()
+    other = table.other()
+    other.upsert(numbered(3, 5, text="new"))
+    other.append(numbered(6, text="new"))
+    table.do(work)
+    assert [row["text"] for row in table.rows()] == ["a1", "a2", "new3", "a4", "new5", "new6"]
+    assert len(table.state.fragments) == 3
+
+
+@pytest.mark.parametrize("what", ["compaction", "overwrite", "delete"])
+def test_compact__a_source_goes_meanwhile__is_refused_and_changes_nothing(what):
+    table = grown([1], [2], [3])
+    work = table.rewritten()
+    other = table.other()
+    {
+        "compaction": other.compact,
+        "overwrite": lambda: other.overwrite(numbered(7)),
+        "delete": lambda: other.delete("id = 2"),
+    }[what]()
+    with pytest.raises(ConflictError) as refused:
+        table.do(work)
+    assert refused.value.hint == "nothing was changed; run it again"
+    assert table.refresh().rows() == other.rows()
+    assert table.state.version == other.state.version
+
+
+def test_compact__deleted_rows_restored_meanwhile__is_refused():
+    table = grown([1, 2, 3], [4, 5])
+    version = table.state.version
+    table.delete("id = 2")
+    work = table.rewritten()
+    table.other().restore(version)
+    with pytest.raises(ConflictError, match="got deleted rows back"):
+        table.do(work)
+    assert [row["id"] for row in table.refresh().rows()] == [1, 2, 3, 4, 5]
+
+
+def test_compact__dropped_column_restored_meanwhile__is_refused():
+    table = grown([1], [2])
+    version = table.state.version
+    table.drop_column("text")
+    work = table.rewritten()
+    table.other().restore(version)
+    with pytest.raises(ConflictError, match="columns were changed"):
+        table.do(work)
+    assert [row["text"] for row in table.refresh().rows()] == ["a1", "a2"]
+
+
+@pytest.mark.parametrize("change", [{"to": pa.int64()}, {"nullable": True}])
+def test_compact__column_made_narrower_meanwhile__is_refused(change):
+    table = RowTable(pa.schema([("id", pa.int32()), pa.field("n", pa.int32(), nullable=False)]))
+    for n in range(2):
+        table.append([{"id": n, "n": n}])
+    version = table.state.version
+    table.widen_column("n", **change)
+    work = table.rewritten()
+    table.other().restore(version)
+    with pytest.raises(ConflictError, match="columns were changed"):
+        table.do(work)
+
+
+def test_compact__column_added_and_widened_meanwhile__stands():
+    schema = pa.schema([("id", pa.int32()), ("text", pa.string())])
+    table = RowTable(schema)
+    table.append(numbered(1))
+    table.append(numbered(2))
+    work = table.rewritten()
+    other = table.other()
+    other.add_column(pa.field("stars", pa.int8()), 5)
+    other.widen_column("id", pa.int64())
+    other.rename_column("text", "words")
+    table.do(work)
+    assert table.rows() == [{"id": n, "words": f"a{n}", "stars": 5} for n in (1, 2)]
+
+
+def test_compact__other_compacts_first__plans_anew_and_finds_nothing():
+    table = grown([1], [2], [3])
+    other = table.other()
+    calls = []
+
+    def meanwhile(*rows):
+        if not calls:
+            other.compact()
+        calls.append(rows)
+
+    done = table.compact(progress=meanwhile)
+    assert (done.versions, done.fragments_after) == (0, 1)
+    assert done.state.version == other.state.version == 4
+
+
+def test_compact__others_are_first_all_the_time__is_refused():
+    table = grown([1], [2], [3])
+    other = table.other()
+
+    def meanwhile(*_):
+        other.refresh().overwrite(numbered(1))
+        other.append(numbered(2))
+
+    with pytest.raises(ConflictError, match="replaced meanwhile"):
+        table.compact(progress=meanwhile)
+    assert [row["id"] for row in other.refresh().rows()] == [1, 2]
+
+
+def test_compact__one_group_comes_too_late__the_others_are_kept():
+    table = grown([1], [2], range(10, 20), [30], [31], key="id")
+    other = table.other()
+    calls = []
+
+    def meanwhile(*rows):
+        if not calls:
+            other.delete("id = 2")
+        calls.append(rows)
+
+    done = table.compact(rows_target=10, progress=meanwhile)
+    assert done.versions == 1
+    assert sorted(ids_of(table)) == [[1], list(range(10, 20)), [30, 31]]
+
+
+def test_run__again_on_the_same_state__gives_the_same_change():
+    table = grown([1, 4], [3, 2], key="id")
+    work = table.rewritten()
+    other = table.other()
+    for where in ("id = 1", "id = 2"):
+        other.delete(where)
+    table.do(work)
+    with pytest.raises(ConflictError, match="was replaced"):
+        table.do(work)
+
+
+def test_rewrite__read_rows__go_where_the_mapping_says():
+    random = np.random.default_rng(7)
+    ids = random.permutation(500)
+    table = grown(*(ids[start : start + 50].tolist() for start in range(0, 500, 50)), key="id")
+    table.delete("id % 7 = 0")
+    lives = list(table.state.fragments)
+    done = rewrite(table.tools, table.state.schema, lives, base=table.state.version, rows_target=64)
+    field = table.state.schema.fields[:1]
+    for source in done.sources:
+        fragment = source.live.fragment
+        deleted = table.tools.vectors.read(source.live.vector, fragment)
+        rows = np.flatnonzero(~deleted.mask())[::3]
+        wanted = table.tools.files.open(fragment).take(rows, field).column(0).to_pylist()
+        found = [
+            one
+            for new, numbers in done.find(source, rows, deleted)
+            for one in table.tools.files.open(new).take(numbers, field).column(0).to_pylist()
+        ]
+        assert sorted(found) == sorted(wanted)
+
+
+# -- any order of events --------------------------------------------------------------------------------
+
+ids = st.lists(st.integers(0, 30), min_size=1, max_size=8, unique=True)
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("upsert"), ids),
+        st.tuples(st.just("delete"), st.integers(1, 5)),
+        st.tuples(st.just("compact"), st.integers(1, 9)),
+        st.tuples(st.just("begin"), st.integers(1, 9)),
+        st.tuples(st.just("end"), st.none()),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events)
+def test_compact__any_order_of_events__rows_are_those_of_a_dict(found):
+    table, model = RowTable(key="id"), {}
+    begun: list[Compact] = []
+    for number, (what, value) in enumerate(found):
+        table = table.other()
+        if what == "upsert":
+            table.upsert(numbered(*value, text=f"{number} "))
+            model |= {one: f"{number} {one}" for one in value}
+        elif what == "delete":
+            table.delete(f"id % 6 = {value}")
+            model = {one: text for one, text in model.items() if one % 6 != value}
+        elif what == "compact":
+            table.compact(rows_target=value)
+        elif what == "begin" and len(table.state.fragments):
+            begun.append((table, table.rewritten(rows_target=value)))
+        elif what == "end" and begun:
+            older, work = begun.pop()
+            try:
+                older.do(work)
+            except ConflictError:
+                older.refresh()
+            table = older
+        assert {row["id"]: row["text"] for row in table.rows()} == model
+        assert len(table.rows()) == len(model)
+
+

@@ -1,0 +1,53 @@
+"""A transaction with ``once`` is applied once, whoever runs it, how often, at the same time or after a kill."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from siltstone.api import create_table, open_table
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("score", pa.int64()), ("note", pa.string())])
+ROUNDS = 8
+KILLS = 20
+LIFE_S = (0.0, 0.06)
+
+
+@pytest.mark.parametrize("key", [None, "id"], ids=["no key", "key"])
+def test_transaction__ten_processes_commit_the_same_id_at_once__it_is_applied_once(places, crew, key):
+    place = places.store("file")
+    table = create_table(place.uri, schema=SCHEMA, key=key)
+    told = crew.run([{"uri": place.uri, "role": "transactions"}] * 10, rounds=ROUNDS)
+    assert [one.facts for one in told if one.error] == []
+    for turn in range(ROUNDS):
+        mine = [one for one in told if one.operation["once"] == f"job-{turn}"]
+        assert len(mine) == 10
+        assert {one.version for one in mine} == {turn + 1}, "all are told the one version it became"
+        [winner] = [one for one in mine if one.made]
+        rows = table.at(version=turn + 1).scan(where=f"id >= {turn * 100}").to_arrow()
+        assert sorted(rows["id"].to_pylist()) == list(range(turn * 100, turn * 100 + 20))
+        assert set(rows["score"].to_pylist()) == {winner.worker}, "rows of one writer only"
+    assert table.version == ROUNDS
+
+
+def test_transaction__process_is_killed_and_another_runs_it_again__it_is_applied_once(places, crew):
+    place = places.store("file")
+    table = create_table(place.uri, schema=SCHEMA, key="id")
+    chance = random.Random(5)
+    for turn in range(KILLS):
+        job = {"uri": place.uri, "role": "again_and_again", "once": f"job-{turn}", "first": turn * 100}
+        told = crew.run_and_kill({**job, "number": 1}, after_s=chance.uniform(*LIFE_S))
+        assert not [one.facts for one in told if one.error]
+        again = open_table(place.uri)
+        with again.transaction(once=f"job-{turn}") as transaction:
+            transaction.append([{"id": turn * 100 + number, "score": 2, "note": ""} for number in range(20)])
+        assert transaction.result.version == turn + 1
+        assert {one.version for one in told if one.facts} <= {turn + 1}
+        rows = again.scan(where=f"id >= {turn * 100}").to_arrow()
+        assert sorted(rows["id"].to_pylist()) == list(range(turn * 100, turn * 100 + 20))
+        assert len(set(rows["score"].to_pylist())) == 1
+        again.close()
+    assert table.version == KILLS
+    assert set(table.scan(["score"]).to_arrow()["score"].to_pylist()) == {1, 2}, "kills came before and after"
