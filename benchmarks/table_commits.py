@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import sys
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -117,7 +119,10 @@ def measure_contended(directory: Path, *, rounds: int) -> tuple[dict[str, float]
         own = [result for found, result in zip(names, results, strict=True) if found == name]
         done = [PROCESSES * APPENDS_EACH - len(noted.errors) for _, noted in own]
         figures[f"{name}: commits/s"] = statistics.median(n / span for n, (span, _) in zip(done, own, strict=True))
-        failures[name] = sum(len(noted.errors) for _, noted in own)
+        errors = [error for _, noted in own for error in noted.errors]
+        failures[name] = len(errors)
+        for error, count in Counter(errors).most_common(1):
+            print(f"{name}: {count} times {error}", file=sys.stderr)
     for name, count in failures.items():
         figures[f"{name}: failures at the user"] = count
     ours, synced = figures["siltstone, not synced: commits/s"], figures["siltstone, synced: commits/s"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import decimal
 import hashlib
@@ -104,7 +103,7 @@ class Place:
         self.file = self.files.open(self.fragment)
 
     def __getitem__(self, names):
-        return [self.fields[name] for name in names]
+        return [self.fields[name] for name in ((names,) if isinstance(names, str) else names)]
 
     def expected(self, numbers, names):
         return self.table.select(names).take(pa.array(numbers))
@@ -115,9 +114,8 @@ def same(left, right):
     return left.cast(right.schema).equals(right)
 
 
-@contextlib.contextmanager
 def opened(*, sealed):
     """``rows()`` in a file of which only a small part is kept from its end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fragment_bytes, "TAIL_BYTES", 4096)
-        yield Place(rows(), sealed=sealed, **FULL)
+        return Place(rows(), sealed=sealed, **FULL)

@@ -53,7 +53,9 @@ class RowTable:
         return done
 
     def inserted(self, rows, *, twice="refuse"):
-        data = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=arrow_schema(self.state.schema))
+        data = (
+            rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=arrow_schema(self.state.schema))
+        )
         return write_rows(self.tools, self.state.schema, data, base=self.state.version, twice=twice)
 
     def append(self, rows):

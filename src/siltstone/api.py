@@ -8,6 +8,7 @@ What must hold:
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from siltstone.env import REAL, Env
@@ -17,8 +18,8 @@ from siltstone.log import Log, open_log
 from siltstone.paths import LOG
 from siltstone.table import arguments
 from siltstone.table.changes import Changes
-from siltstone.table.commit import commit
 from siltstone.table.compact import compact
+from siltstone.table.group import Request, Turns
 from siltstone.table.history import History
 from siltstone.table.lookup import get
 from siltstone.table.operations import Labels, Restore
@@ -28,7 +29,7 @@ from siltstone.table.source import TableSource
 from siltstone.table.sql import run_sql
 from siltstone.table.tools import Tools, make_tools
 from siltstone.table.transaction import Operations, Transaction
-from siltstone.table.versions import Version, describe, list_versions, unchanged, version_at
+from siltstone.table.versions import Version, counts_of, describe, list_versions, unchanged, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from siltstone.log.open import Guard
     from siltstone.store.base import Store
     from siltstone.table.compact import Compacted
-    from siltstone.table.operations import Work
+    from siltstone.table.inserts import Twice
+    from siltstone.table.operations import Append, Overwrite, Upsert, Work
     from siltstone.table.sql import Result
     from siltstone.table.state import State
 
@@ -59,6 +61,7 @@ class Table(Operations):
         self._pinned = pinned
         self._state = pinned or self._history.newest()
         self._closed = False
+        self._turns = Turns(self._own_tools, self._history, state=lambda: self._state, seen=self._seen)
         if not self._state.exists:
             raise _missing(log.store.uri)
 
@@ -157,10 +160,11 @@ class Table(Operations):
     def transaction(self, *, once: str | None = None, message: str = "") -> Transaction:
         """Collect operations into one version. With ``once``, it is applied only where that id never was."""
         once, message = arguments.check_once(once), arguments.check_message(message)
-        state = self._begun
+        self._check_writable()
+        state = self._now()
 
         def end(works: Sequence[Work]) -> Version:
-            return self._commit(works, base=state.version, once=once, message=message)
+            return self._commit(Request(works, state.version, once, message))
 
         return Transaction(self._own_tools, state, end, applied=bool(once) and once in state.once)
 
@@ -210,16 +214,42 @@ class Table(Operations):
         return self._begun.schema
 
     def _do(self, work: Work) -> Version:
-        return self._commit([work], base=self._begun.version)
+        return self._commit(Request([work], self._begun.version))
 
-    def _commit(self, works: Sequence[Work], *, base: int, once: str = "", message: str = "") -> Version:
+    def _commit(self, request: Request) -> Version:
         self._check_writable()
-        with self._lock:  # threads of one handle don't race each other
-            done = commit(self._own_tools, self._history, self._state, works, base=base, once=once, message=message)
-            self._seen(done.state)
+        done = self._turns.commit(request)
         if done.change is None:
             return unchanged(done.state, done.version)
-        return describe(done.state.recent[-1])
+        return describe(done.state.recent[-1], counts=counts_of(request.works, done.change))
+
+    def _retried(self, call: Callable[[], Version | None]) -> Version | None:
+        """``call``, and once more where it was refused because of columns that others have changed meanwhile."""
+        before = self._begun.schema
+        try:
+            return call()
+        except InvalidInputError:
+            if self._now().schema == before:
+                raise
+            return call()
+
+    def _insert(self, kind: type[Append | Upsert | Overwrite], data: object, *, twice: Twice) -> Version | None:
+        insert = super()._insert
+        if isinstance(data, Iterator):  # read once; there is nothing left for a second call
+            return insert(kind, data, twice=twice)
+        return self._retried(lambda: insert(kind, data, twice=twice))
+
+    def delete(self, where: str | None) -> Version | None:
+        delete = super().delete
+        return self._retried(lambda: delete(where))
+
+    def update(self, values: Mapping[str, str], where: str | None = None) -> Version | None:
+        update = super().update
+        return self._retried(lambda: update(values, where))
+
+    def _evolve(self, change: Callable[[Schema], Schema]) -> Version | None:
+        evolve = super()._evolve
+        return self._retried(lambda: evolve(change))
 
     def _now(self) -> State:
         """The state that a read sees."""

@@ -51,7 +51,7 @@ def process():
             input=stdin,
             capture_output=True,
             env=os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment,
-            timeout=60,
+            timeout=240,  # a busy machine starts Python slowly
             check=False,
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -61,7 +61,7 @@ def test_verify__honest_log__code_0_and_one_sentence(cli, tmp_path):
 def test_verify__as_json__has_the_stable_keys(cli, tmp_path):
     fill(tmp_path, [b"a"])
     found = cli("verify", tmp_path, "--json").json
-    assert set(found) == {"ok", "logs"}
+    assert set(found) == {"ok", "logs", "tables"}
     [log] = found["logs"]
     assert set(log) == LOG_KEYS
     assert found["ok"] is log["ok"] is True
@@ -170,7 +170,7 @@ def test_repair__middle_overwritten_on_a_lying_store__the_chain_gets_its_entry_b
     assert result.code == 1
     assert faults(result) == [("overwritten", 1)]
     assert result.json["logs"][0]["problems"][0]["repairable"] is True
-    assert cli("log", lying.uri, *lying.words).code == 1
+    assert cli("entries", "list", lying.uri, *lying.words).code == 1
     assert cli("repair", lying.uri, *lying.words).code == 0
     assert bodies(lying.uri, **options) == [b"zero", b"one", b"two", b"late"]
     assert cli("verify", lying.uri, *lying.words).code == 0

@@ -1,4 +1,4 @@
-"""append, log, truncate and show."""
+"""Raw logs: entries list, add and truncate; and show."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def bodies(uri):
 # -- append and log ------------------------------------------------------------------------------
 
 
-def test_append__standard_input__is_one_entry(cli, log_dir):
-    result = cli("append", log_dir, "-", "--create", stdin=b"hello\nworld\n")
+def test_entries_add__standard_input__is_one_entry(cli, log_dir):
+    result = cli("entries", "add", log_dir, "-", "--create", stdin=b"hello\nworld\n")
     assert result.code == 0
     assert result.out.startswith("entry 0  ")
     assert bodies(log_dir) == [b"hello\nworld\n"]
 
 
-def test_append__files_and_json__one_entry_each_with_its_receipt(cli, log_dir, tmp_path):
+def test_entries_add__files_and_json__one_entry_each_with_its_receipt(cli, log_dir, tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
-    result = cli("append", log_dir, tmp_path / "a", tmp_path / "b", "--create", "--writer", "me", "--json")
+    result = cli("entries", "add", log_dir, tmp_path / "a", tmp_path / "b", "--create", "--writer", "me", "--json")
     assert set(result.json) == {"uri", "log", "appended"}
     log = open_log(log_dir)
     appended = [(entry.position, entry.epoch, entry.digest) for entry in log.entries()]
@@ -51,55 +51,55 @@ def test_append__files_and_json__one_entry_each_with_its_receipt(cli, log_dir, t
     assert [entry.writer for entry in log.entries()] == ["me", "me"]
 
 
-def test_append__lines__one_entry_each_without_line_ends(cli, log_dir):
-    assert cli("append", log_dir, "-", "--create", "--lines", stdin=b"a\n\nb\r\nlast").code == 0
+def test_entries_add__lines__one_entry_each_without_line_ends(cli, log_dir):
+    assert cli("entries", "add", log_dir, "-", "--create", "--lines", stdin=b"a\n\nb\r\nlast").code == 0
     assert bodies(log_dir) == [b"a", b"", b"b", b"last"]
 
 
-def test_append__no_log_and_no_create__not_found_and_nothing_written(cli, log_dir):
-    result = cli("append", log_dir, "-", stdin=b"x")
+def test_entries_add__no_log_and_no_create__not_found_and_nothing_written(cli, log_dir):
+    result = cli("entries", "add", log_dir, "-", stdin=b"x")
     assert result.code == 1
     assert "there is no log at" in result.err
     assert not log_dir.exists()
 
 
-def test_append__same_op_twice__one_entry(cli, log_dir):
-    first = cli("append", log_dir, "-", "--create", "--op", OP, "--json", stdin=b"x").json
-    second = cli("append", log_dir, "-", "--op", OP, "--json", stdin=b"x").json
+def test_entries_add__same_op_twice__one_entry(cli, log_dir):
+    first = cli("entries", "add", log_dir, "-", "--create", "--op", OP, "--json", stdin=b"x").json
+    second = cli("entries", "add", log_dir, "-", "--op", OP, "--json", stdin=b"x").json
     assert first == second
     assert bodies(log_dir) == [b"x"]
 
 
 @pytest.mark.parametrize("op", ["short", "G" * 32, OP.upper()])
-def test_append__op_that_is_no_op_id__refused(op, cli, log_dir):
-    cli("append", log_dir, "-", "--create", stdin=b"x")
-    result = cli("append", log_dir, "-", "--op", op, "--json", stdin=b"x")
+def test_entries_add__op_that_is_no_op_id__refused(op, cli, log_dir):
+    cli("entries", "add", log_dir, "-", "--create", stdin=b"x")
+    result = cli("entries", "add", log_dir, "-", "--op", op, "--json", stdin=b"x")
     assert (result.code, result.json["error"]["kind"]) == (1, "invalid-input")
     assert len(bodies(log_dir)) == 1
 
 
-def test_append__body_over_the_limit__refused(cli, log_dir):
-    result = cli("append", log_dir, "-", "--create", "--json", stdin=b"x" * (BODY_BYTES_MAX + 1))
+def test_entries_add__body_over_the_limit__refused(cli, log_dir):
+    result = cli("entries", "add", log_dir, "-", "--create", "--json", stdin=b"x" * (BODY_BYTES_MAX + 1))
     assert (result.code, result.json["error"]["kind"]) == (1, "limit-exceeded")
     assert bodies(log_dir) == []
 
 
-def test_append__fenced_epoch__code_3_and_how_many_were_appended(cli, log_dir):
+def test_entries_add__fenced_epoch__code_3_and_how_many_were_appended(cli, log_dir):
     log = open_log(log_dir, create=True)
     log.fence(2)
-    result = cli("append", log_dir, "-", "--lines", "--epoch", "1", "--json", stdin=b"a\nb\n")
+    result = cli("entries", "add", log_dir, "-", "--lines", "--epoch", "1", "--json", stdin=b"a\nb\n")
     assert result.code == 3
     assert result.json["error"]["kind"] == "fenced"
     assert result.json["error"]["appended"] == 0
-    assert cli("append", log_dir, "-", "--epoch", "1", stdin=b"a").code == 3
-    assert cli("append", log_dir, "-", "--epoch", "2", stdin=b"a").code == 0
+    assert cli("entries", "add", log_dir, "-", "--epoch", "1", stdin=b"a").code == 3
+    assert cli("entries", "add", log_dir, "-", "--epoch", "2", stdin=b"a").code == 0
 
 
-def test_append__store_goes_away_in_the_middle__says_how_many_are_in(cli, s3):
+def test_entries_add__store_goes_away_in_the_middle__says_how_many_are_in(cli, s3):
     open_log(s3.uri, create=True, storage_options=s3.options).add(b"first")
     key = paths.entry("log/", 2)
     s3.server.set(deny=(), fail_every=1, fail_match=key, fail_status=403)
-    result = cli("append", s3.uri, "-", "--lines", "--json", *s3.words, stdin=b"a\nb\nc\n")
+    result = cli("entries", "add", s3.uri, "-", "--lines", "--json", *s3.words, stdin=b"a\nb\nc\n")
     assert (result.code, result.json["error"]["kind"]) == (1, "permission-denied")
     assert result.json["error"]["appended"] == 1
 
@@ -117,34 +117,34 @@ def as_nobody():
             os.seteuid(0)
 
 
-def test_append__unreadable_file__permission_denied(cli):
+def test_entries_add__unreadable_file__permission_denied(cli):
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o755)
         (place / "secret").touch(mode=0)
         open_log(place / "log", create=True).close()
         with as_nobody():
-            result = cli("append", place / "log", place / "secret", "--json")
+            result = cli("entries", "add", place / "log", place / "secret", "--json")
         assert (result.code, result.json["error"]["kind"]) == (1, "permission-denied")
         assert "secret" in result.json["error"]["message"]
         assert bodies(place / "log") == []
 
 
-def test_append__log_of_a_commit_store_without_it__refused_and_says_which(cli, log_dir, tmp_path):
+def test_entries_add__log_of_a_commit_store_without_it__refused_and_says_which(cli, log_dir, tmp_path):
     commits = f"sqlite://{tmp_path}/claims.db"
-    assert cli("append", log_dir, "-", "--create", "--commits", commits, stdin=b"a").code == 0
-    result = cli("append", log_dir, "-", "--json", stdin=b"b")
+    assert cli("entries", "add", log_dir, "-", "--create", "--commits", commits, stdin=b"a").code == 0
+    result = cli("entries", "add", log_dir, "-", "--json", stdin=b"b")
     assert (result.code, result.json["error"]["kind"]) == (1, "wrong-commit-store")
-    assert cli("append", log_dir, "-", "--commits", commits, stdin=b"b").code == 0
+    assert cli("entries", "add", log_dir, "-", "--commits", commits, stdin=b"b").code == 0
     assert bodies(log_dir) == [b"a", b"b"]
 
 
-def test_log__some_entries__newest_first_in_columns(cli, log_dir):
+def test_entries_list__some_entries__newest_first_in_columns(cli, log_dir):
     with open_log(log_dir, create=True, writer="w\x1b[31m") as log:
         log.add(b"one", op=OP)
         log.fence(1)
         log.add(b"three!", epoch=1)
-    result = cli("log", log_dir)
+    result = cli("entries", "list", log_dir)
     assert result.code == 0
     head, third, second, first, count = result.out.splitlines()
     assert head.split() == ["position", "time", "epoch", "op", "kind", "bytes", "writer"]
@@ -155,9 +155,9 @@ def test_log__some_entries__newest_first_in_columns(cli, log_dir):
     assert count == "3 of the entries 0 to 2"
 
 
-def test_log__as_json__has_the_stable_keys(cli, log_dir):
+def test_entries_list__as_json__has_the_stable_keys(cli, log_dir):
     open_log(log_dir, create=True).add(b"one", op=OP)
-    found = cli("log", log_dir, "--json").json
+    found = cli("entries", "list", log_dir, "--json").json
     assert set(found) == {"uri", "log", "floor", "tip", "epoch", "entries"}
     [entry] = found["entries"]
     assert set(entry) == ENTRY_KEYS
@@ -177,33 +177,33 @@ def test_log__as_json__has_the_stable_keys(cli, log_dir):
         (("--limit", "1000"), list(range(29, -1, -1))),
     ],
 )
-def test_log__limit_and_after__choose_the_entries(words, positions, cli, log_dir):
+def test_entries_list__limit_and_after__choose_the_entries(words, positions, cli, log_dir):
     lines = b"\n".join(b"%d" % number for number in range(30))
-    cli("append", log_dir, "-", "--create", "--lines", stdin=lines)
-    found = cli("log", log_dir, "--json", *words).json
+    cli("entries", "add", log_dir, "-", "--create", "--lines", stdin=lines)
+    found = cli("entries", "list", log_dir, "--json", *words).json
     assert [entry["position"] for entry in found["entries"]] == positions
 
 
-def test_log__empty_log__says_so(cli, log_dir):
+def test_entries_list__empty_log__says_so(cli, log_dir):
     open_log(log_dir, create=True)
-    result = cli("log", log_dir)
+    result = cli("entries", "list", log_dir)
     assert result.code == 0
     assert result.out.endswith("no entries\n")
 
 
-def test_log__limit__reads_no_more_entries_than_it_shows(cli, s3):
+def test_entries_list__limit__reads_no_more_entries_than_it_shows(cli, s3):
     with open_log(s3.uri, create=True, storage_options=s3.options) as log:
         for number in range(60):
             log.add(b"%d" % number)
     s3.server.reset_stats()
-    assert len(cli("log", s3.uri, "--limit", "3", "--json", *s3.words).json["entries"]) == 3
+    assert len(cli("entries", "list", s3.uri, "--limit", "3", "--json", *s3.words).json["entries"]) == 3
     assert s3.server.stats().requests < 20
 
 
-def test_log__broken_chain__error_that_leads_to_verify(cli, log_dir):
-    cli("append", log_dir, "-", "--create", "--lines", stdin=b"a\nb\nc")
+def test_entries_list__broken_chain__error_that_leads_to_verify(cli, log_dir):
+    cli("entries", "add", log_dir, "-", "--create", "--lines", stdin=b"a\nb\nc")
     (log_dir / paths.entry("", 1)).unlink()
-    result = cli("log", log_dir)
+    result = cli("entries", "list", log_dir)
     assert result.code == 1
     assert "siltstone verify" in result.err
 
@@ -211,31 +211,31 @@ def test_log__broken_chain__error_that_leads_to_verify(cli, log_dir):
 # -- truncate ------------------------------------------------------------------------------------
 
 
-def test_truncate__position_in_the_log__raises_the_floor(cli, log_dir):
-    cli("append", log_dir, "-", "--create", "--lines", stdin=b"a\nb\nc")
-    result = cli("truncate", log_dir, "--until", "2")
+def test_entries_truncate__position_in_the_log__raises_the_floor(cli, log_dir):
+    cli("entries", "add", log_dir, "-", "--create", "--lines", stdin=b"a\nb\nc")
+    result = cli("entries", "truncate", log_dir, "--until", "2")
     assert result.code == 0
     assert "begins at entry 2 now" in result.out
     assert "Entries 0 to 1 can be deleted in 60 s" in result.out
-    assert [e["position"] for e in cli("log", log_dir, "--json").json["entries"]] == [2]
+    assert [e["position"] for e in cli("entries", "list", log_dir, "--json").json["entries"]] == [2]
     assert cli("verify", log_dir).code == 0
-    again = cli("truncate", log_dir, "--until", "2", "--json").json
+    again = cli("entries", "truncate", log_dir, "--until", "2", "--json").json
     assert set(again) == {"uri", "log", "floor", "deleted_below", "deleted_objects"}
     assert (again["floor"], again["deleted_objects"]) == (2, 0)
 
 
-def test_truncate__log_that_trusts_nothing__deletes_at_once(cli, log_dir):
+def test_entries_truncate__log_that_trusts_nothing__deletes_at_once(cli, log_dir):
     with open_log(log_dir, create=True, trust_ms=0) as log:
         for body in (b"a", b"b", b"c"):
             log.add(body)
-    result = cli("truncate", log_dir, "--until", "3")
+    result = cli("entries", "truncate", log_dir, "--until", "3")
     assert "3 objects were deleted" in result.out
     assert not list((log_dir / "entries").iterdir())
 
 
-def test_truncate__beyond_the_tip__refused(cli, log_dir):
-    cli("append", log_dir, "-", "--create", stdin=b"a")
-    result = cli("truncate", log_dir, "--until", "5", "--json")
+def test_entries_truncate__beyond_the_tip__refused(cli, log_dir):
+    cli("entries", "add", log_dir, "-", "--create", stdin=b"a")
+    result = cli("entries", "truncate", log_dir, "--until", "5", "--json")
     assert (result.code, result.json["error"]["kind"]) == (1, "invalid-input")
     assert open_log(log_dir).first().position == 0
 
@@ -298,7 +298,7 @@ def test_show__binary_body__hex_dump_of_its_beginning(cli, everything):
 
 
 def test_show__local_file_by_path_and_uri__the_same(cli, log_dir, monkeypatch):
-    cli("append", log_dir, "-", "--create", stdin=b'{"a": [1, 2]}')
+    cli("entries", "add", log_dir, "-", "--create", stdin=b'{"a": [1, 2]}')
     monkeypatch.chdir(log_dir / "entries")
     name = paths.digits(0)
     by_name, by_uri = (cli("show", uri, "--json").json for uri in (name, f"file://{log_dir}/entries/{name}"))
@@ -308,12 +308,12 @@ def test_show__local_file_by_path_and_uri__the_same(cli, log_dir, monkeypatch):
 
 
 def test_show__body_with_terminal_codes__written_out(cli, log_dir):
-    cli("append", log_dir, "-", "--create", stdin=b'{"a": "\\u001b[31m"}')
+    cli("entries", "add", log_dir, "-", "--create", stdin=b'{"a": "\\u001b[31m"}')
     assert "\x1b" not in cli("show", log_dir / "entries" / paths.digits(0)).out
 
 
 def test_show__entry_under_another_name__doubt(cli, log_dir):
-    cli("append", log_dir, "-", "--create", stdin=b"x")
+    cli("entries", "add", log_dir, "-", "--create", stdin=b"x")
     entries = log_dir / "entries"
     (entries / paths.digits(0)).rename(entries / paths.digits(7))
     result = cli("show", entries / paths.digits(7))
@@ -343,7 +343,7 @@ def test_show__garbage__typed_error(data, kind, cli, tmp_path):
 
 
 def test_show__one_bit_flipped_anywhere__corruption(cli, log_dir):
-    cli("append", log_dir, "-", "--create", stdin=b"x")
+    cli("entries", "add", log_dir, "-", "--create", stdin=b"x")
     file = log_dir / "entries" / paths.digits(0)
     data = file.read_bytes()
     for place in range(0, len(data), 7):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from siltstone.errors import CorruptionError, UnsupportedFormatError
+from siltstone.errors import CorruptionError
 from siltstone.format import parquet, thrift
 
 ROWS = 5000
@@ -151,9 +151,9 @@ def test_parse_footer__that_contradicts_itself__is_corrupt(data, what, change):
 
 
 @pytest.mark.parametrize("number", [1, 8, 9])
-def test_parse_footer__columns_elsewhere_or_encrypted__are_not_supported(data, number):
+def test_parse_footer__columns_elsewhere_or_encrypted__are_refused(data, number):
     kind, value = {1: (thrift.BINARY, b"other"), 8: (thrift.STRUCT, {}), 9: (thrift.BINARY, b"?")}[number]
-    with pytest.raises(UnsupportedFormatError):
+    with pytest.raises(CorruptionError, match="encrypted"):
         changed(data, lambda fields: chunk_of(fields).__setitem__(number, (kind, value)))
 
 

@@ -17,8 +17,7 @@ from siltstone.testing.s3server import FaultServer
 
 @pytest.fixture(scope="module", params=[True, False], ids=["sealed", "plain"])
 def place(request):
-    with opened(sealed=request.param) as made:
-        yield made
+    return opened(sealed=request.param)
 
 
 def test_open__a_missing_object__names_it(place):
@@ -94,13 +93,11 @@ def outcome(data, fields, *, honest):
         by_name = {field.name: field for field in fields}
         found = [file.read(number, fields).to_pylist() for number in range(len(file.groups))]
         found.append(file.take(np.array([3, 33]), fields[:4]).to_pylist())
-        for key in (30, 31, 150):
-            found.append(file.lookup(pa.array([key]), by_name["id"], fields[:4])[2].to_pylist())
+        found += [file.lookup(pa.array([key]), by_name["id"], fields[:4])[2].to_pylist() for key in (30, 31, 150)]
         found.append(file.find(pa.array(["name 0000030", "no"]), by_name["name"])[0].tolist())
         return found
     except CorruptionError as error:
-        assert error.facts["object"] == KEY
-        return None
+        return None if error.facts["object"] == KEY else error
 
 
 SMALL = {

@@ -32,7 +32,9 @@ def ids_of(table):
     for live in table.state.fragments:
         file = table.tools.files.open(live.fragment)
         ids = file.take(np.arange(live.fragment.rows), table.state.schema.fields[:1]).column(0).to_numpy()
-        deleted = table.tools.vectors.read(live.vector, live.fragment).mask() if live.vector else np.zeros(len(ids), bool)
+        deleted = (
+            table.tools.vectors.read(live.vector, live.fragment).mask() if live.vector else np.zeros(len(ids), bool)
+        )
         found.append(ids[~deleted].tolist())
     return found
 
@@ -471,5 +473,3 @@ def test_compact__any_order_of_events__rows_are_those_of_a_dict(found):
             table = older
         assert {row["id"]: row["text"] for row in table.rows()} == model
         assert len(table.rows()) == len(model)
-
-

@@ -18,8 +18,7 @@ from siltstone.table.files import Files, Group
 
 @pytest.fixture(scope="module", params=[True, False], ids=["sealed", "plain"])
 def place(request):
-    with opened(sealed=request.param) as made:
-        yield made
+    return opened(sealed=request.param)
 
 
 # -- whole row groups ---------------------------------------------------------------------------
@@ -101,29 +100,29 @@ def test_take__neighbouring_pages__are_one_range(place):
     place.file.take(np.array([0]), place["id"])
     place.store.calls.clear()
     numbers = np.arange(150, 420)
-    assert same(place.file.take(numbers, place["id",]), place.expected(numbers, ["id"]))
+    assert same(place.file.take(numbers, place["id"]), place.expected(numbers, ["id"]))
     assert [len(call) for call in place.store.calls] == [1]
 
 
 def test_take__most_of_a_row_group__reads_it_whole(place):
     place.store.calls.clear()
     numbers = np.arange(0, 1000, 50)
-    assert same(place.file.take(numbers, place["id",]), place.expected(numbers, ["id"]))
+    assert same(place.file.take(numbers, place["id"]), place.expected(numbers, ["id"]))
     chunk = place.file._footer.groups[0].chunks[0]
     assert place.store.calls[-1] == [chunk.range]
 
 
 def test_take__columns_with_dictionaries__read_them_once(place):
-    place.file.take(np.array([2005]), place["color",])
+    place.file.take(np.array([2005]), place["color"])
     place.store.calls.clear()
-    assert same(place.file.take(np.array([2505, 2806]), place["color",]), place.expected([2505, 2806], ["color"]))
+    assert same(place.file.take(np.array([2505, 2806]), place["color"]), place.expected([2505, 2806], ["color"]))
     assert all(start >= place.file._footer.groups[2].chunks[2].data for call in place.store.calls for start, _ in call)
 
 
 @pytest.mark.parametrize("numbers", [[-1], [ROWS], [5, 4], [5, 5]])
 def test_take__numbers_out_of_range_or_order__are_refused(place, numbers):
     with pytest.raises(InvalidInputError):
-        place.file.take(np.array(numbers), place["id",])
+        place.file.take(np.array(numbers), place["id"])
 
 
 def test_take__no_rows__is_an_empty_table(place):
@@ -239,7 +238,7 @@ def test_files__more_than_they_may_keep__forget_the_oldest(place):
     first = files.open(place.fragment)
     assert files.nbytes == 0
     assert files.open(place.fragment) is not first
-    assert same(first.take(np.array([5]), place["id",]), place.expected([5], ["id"]))
+    assert same(first.take(np.array([5]), place["id"]), place.expected([5], ["id"]))
     assert files.nbytes == files.pages.nbytes == 0
 
 

@@ -34,7 +34,7 @@ Example:
   siltstone column list reviews@3
 """
 _ADD = """\
-Rows that are there have the default in it, or null. With a default the column is never null.
+Rows that are there have the default in it, or null.
 
 Examples:
   siltstone column add reviews lang string

@@ -1,4 +1,4 @@
-"""``demo``: the promises of a log, kept before your eyes, on this machine and without a network.
+"""``demo``: the promises of logs and tables, kept before your eyes, on this machine and without a network.
 
 What must hold: each step counts what it claims; a wrong count makes the exit code 1. Nothing stays behind but
 the directory given with ``--keep``.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from siltstone.check import check_store
+from siltstone.cli.demo_steps import Check, Step
+from siltstone.cli.demo_tables import TABLE_STEPS
 from siltstone.cli.demo_writers import Target, Writer, missing, write_together
 from siltstone.cli.errors import DONE, FAILED
 from siltstone.cli.options import add_verb
@@ -35,7 +37,8 @@ ENTRIES_BEFORE_THE_KILL = 5
 
 _TEACHES = """\
 Writes with several processes at once to a directory and to an S3 server that lies, kills a writer, fences
-another, and counts after each step. Takes a few seconds; needs nothing but this package.
+another; then makes a table, lets processes append to it at once, corrects, deletes, looks back, compacts and reads
+what changed; and counts after each step. Takes some seconds; needs nothing but this package.
 
 Examples:
   siltstone demo
@@ -43,32 +46,12 @@ Examples:
 """
 
 
-@dataclass(frozen=True)
-class Check:
-    """Something that must hold, and whether it did."""
-
-    what: str
-    ok: bool
-
-
-@dataclass(frozen=True)
-class Step:
-    """A part of the demo and how it went."""
-
-    name: str
-    checks: tuple[Check, ...]
-    seconds: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything held."""
-        return all(check.ok for check in self.checks)
-
-
 def add_verbs(verbs: Verbs) -> None:
     """The verb ``demo``."""
     parser = add_verb(verbs, "demo", _demo, says="See siltstone at work on this machine.", teaches=_TEACHES)
-    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave the logs in this directory, which must be new")
+    parser.add_argument(
+        "--keep", metavar="DIR", type=Path, help="leave logs and tables in this directory, which must be new"
+    )
 
 
 def _demo(arguments: argparse.Namespace, output: Output) -> int:
@@ -250,4 +233,5 @@ STEPS: tuple[tuple[str, Callable[[Path], Iterator[Check]]], ...] = (
     ("the same server with a SQLite commit store", _decide_elsewhere),
     ("a writer is killed in the middle", _kill),
     ("an old writer is fenced", _fence),
+    *TABLE_STEPS,
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from siltstone.errors import CorruptionError, UnsupportedFormatError
+from siltstone.errors import CorruptionError
 from siltstone.format import thrift
 from siltstone.format.thrift import BINARY, I32, I64, LIST, STRUCT, Struct
 
@@ -142,8 +142,6 @@ def parse_footer(data: bytes, *, start: int, name: str) -> Footer:
         return Footer(columns, groups)
     except _WrongError as error:
         raise _corrupt(name, str(error)) from None
-    except _HiddenError:
-        raise UnsupportedFormatError(f"{name} has columns that are encrypted or in other files", object=name) from None
 
 
 def parse_offsets(data: bytes, chunk: Chunk, *, rows: int, name: str) -> Pages:
@@ -179,10 +177,6 @@ def parse_bounds(data: bytes, *, pages: int, name: str) -> PageBounds:
     if not len(empty) == len(lows) == len(highs) == pages:
         raise _corrupt(name, "a column index has other pages than the offset index")
     return PageBounds(np.array(empty, dtype=bool), lows, highs)
-
-
-class _HiddenError(Exception):
-    """Bytes of the file are elsewhere or encrypted."""
 
 
 def _columns(elements: Sequence[Struct]) -> tuple[Node, ...]:
@@ -229,7 +223,7 @@ def _groups(groups: Sequence[Struct], columns: tuple[Node, ...], leaves: int, *,
 
 def _chunk(fields: Struct, end: int) -> Chunk:
     if CHUNK_PATH in fields or CHUNK_KEYS in fields or CHUNK_HIDDEN in fields:
-        raise _HiddenError
+        raise _WrongError("a column is encrypted or in another file")
     meta = _get(fields, CHUNK_META, STRUCT)
     data = _get(meta, META_DATA, I64)
     start = min(data, _get(meta, META_DICTIONARY, I64, data))

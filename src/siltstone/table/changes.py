@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from siltstone.errors import InvalidInputError
 from siltstone.table.arguments import check_version
-from siltstone.table.changes_rows import CHANGE, VERSION, Feed, changed
+from siltstone.table.changes_rows import Feed, changed
 from siltstone.table.output import Output, in_batches
 from siltstone.table.scan import chosen_fields
 from siltstone.table.schema import arrow_type, first_names
@@ -63,13 +63,6 @@ class Changes(Output):
         self._end = state if last == newest else history.at(last)
         self._start = self._end if first == last else history.at(first)
         self._fields = chosen_fields(self._end.schema, columns)
-        for field in self._fields:
-            if field.name in {CHANGE, VERSION}:
-                raise InvalidInputError(
-                    f"the table has a column {field.name!a}, and so have its changes",
-                    hint="name the columns to read without it in columns=, or rename it",
-                    column=field.name,
-                )
 
     @property
     def since(self) -> int:
@@ -87,8 +80,8 @@ class Changes(Output):
         return pa.schema(
             [
                 *(pa.field(one.name, arrow_type(one), nullable=one.nullable) for one in self._fields),
-                pa.field(CHANGE, pa.string(), nullable=False),
-                pa.field(VERSION, pa.int64(), nullable=False),
+                pa.field("_change", pa.string(), nullable=False),
+                pa.field("_version", pa.int64(), nullable=False),
             ]
         )
 

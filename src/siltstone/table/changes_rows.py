@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from siltstone.table.stream import Task, Turn
     from siltstone.table.tools import Tools
 
-CHANGE, VERSION = "_change", "_version"
 TAKEN_TOGETHER = 65_536
 KEYS_BYTES = 64 * 1024 * 1024  # of inserted keys that are compared at once
 FEW = 16  # fragments that are looked up one by one

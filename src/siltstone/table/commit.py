@@ -55,21 +55,25 @@ def commit(
     """
     op = tools.env.ids.new()
     prepared: _Prepared | None = None
-    losses = 0
     for _ in tools.env.tries(most_s=WAIT_MOST_S):
         for _ in range(STEPS_BY_HAND):
             if once and once in state.once:
                 return Committed(state, state.once[once], None)
-            if prepared is None:
-                prepared = _prepare(tools, state, works, base=base, once=once, message=message, rerun=losses > 0)
+            try:
+                prepared = prepared or _prepare(tools, state, works, base=base, once=once, message=message)
+            except (InvalidInputError, ConflictError):
+                if _is_newest(history, state):
+                    raise
+                break
             if is_empty(prepared.change):
-                return Committed(state, state.version, None)
+                if _is_newest(history, state):
+                    return Committed(state, state.version, None)
+                break
             step, landed = _attempt(history, state, prepared, op=op, time_ms=tools.env.clock.wall_ms())
             if landed is None:
                 state = state.step(step)
                 history.write_rollup(state)
                 return Committed(state, step.position, prepared.change)
-            losses += 1
             state = state.step(landed)
             prepared = _judge(prepared, [landed])
         newest = history.refresh(state)
@@ -83,17 +87,15 @@ def commit(
     )
 
 
-def _prepare(
-    tools: Tools, state: State, works: Sequence[Work], *, base: int, once: str, message: str, rerun: bool
-) -> _Prepared:
+def _is_newest(history: History, state: State) -> bool:
+    """Whether nothing landed since: what an old version says is no reason to refuse, or to do nothing."""
+    return history.refresh(state).version == state.version
+
+
+def _prepare(tools: Tools, state: State, works: Sequence[Work], *, base: int, once: str, message: str) -> _Prepared:
     draft = Draft(tools, state)
     for work in works:
-        try:
-            work.run(draft)
-        except InvalidInputError as error:
-            if rerun:
-                error.facts["since"] = base
-            raise
+        work.run(draft)
     kinds = {work.operation for work in works}
     operation: Operation = kinds.pop() if len(kinds) == 1 else "transaction"
     change, footprint = draft.finish(operation, base=base, once=once, message=message)

@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
     from siltstone.format.table import Change, Vector
 
+NULLS_UNKNOWN = 2**62
 FOLD_AT = 128  # changes on top of the columns before they are folded in
+
+
+class ColumnBounds(NamedTuple):
+    """Statistics of one column over many fragments; ``known`` where both bounds are."""
+
+    low: np.ndarray
+    high: np.ndarray
+    known: np.ndarray
+    nulls: np.ndarray
+    rows: np.ndarray
 
 
 class Columns:
@@ -47,22 +58,32 @@ class Columns:
         gone = pc.fill_null(self.table.column("vector_rows"), 0)
         return pc.subtract(self.table.column("rows"), gone).to_numpy()
 
+    def bounds(self, field_id: int) -> ColumnBounds | None:
+        """Statistics of a column; None where there are none, or they are of two kinds."""
+        if field_id not in self._bounds:
+            self._bounds[field_id] = self._bounds_of(field_id)
+        return self._bounds[field_id]
+
+    @cached_property
+    def _bounds(self) -> dict[int, ColumnBounds | None]:
+        return {}
+
+    def _bounds_of(self, field_id: int) -> ColumnBounds | None:
+        if any(f"{part}.{field_id}" not in self.table.column_names for part in (LOW, HIGH, NULLS)):
+            return None
+        lows, highs, nulls = (self.table.column(f"{part}.{field_id}") for part in (LOW, HIGH, NULLS))
+        if lows.type != highs.type:
+            return None
+        known = pc.and_(pc.is_valid(lows), pc.is_valid(highs)).to_numpy()
+        rows = self.table.column("rows").to_numpy()
+        return ColumnBounds(_numbers(lows), _numbers(highs), known, _numbers(pc.fill_null(nulls, NULLS_UNKNOWN)), rows)
+
     def at(self, rows: Sequence[int] | np.ndarray) -> list[Live]:
         """Records of some rows."""
         return from_columns(self.table.take(pa.array(rows, pa.int64())))
 
 
 _NONE = Columns(FRAGMENT_COLUMNS.empty_table())
-
-
-class ColumnBounds(NamedTuple):
-    """Statistics of one column over many fragments; ``known`` where both bounds are."""
-
-    low: np.ndarray
-    high: np.ndarray
-    known: np.ndarray
-    nulls: np.ndarray
-    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -162,7 +183,8 @@ class Fragments:
         """The fragments that ``old`` lacks."""
         if self.base is old.base:
             back = old.gone - self.gone
-            return [*self.base.at(sorted(back)), *(live for name, live in self.extra.items() if name not in old.extra)]
+            news = [live for name, live in self.extra.items() if name not in old.extra]
+            return [*self.base.at(sorted(back)), *news] if back else news
         names = self.folded().base.table.column("name")
         known = pc.is_in(names, value_set=old.folded().base.table.column("name").combine_chunks())
         return from_columns(self.folded().base.table.filter(pc.invert(known)))
@@ -185,28 +207,24 @@ class Fragments:
 
     def bounds(self, field_id: int) -> ColumnBounds | None:
         """Statistics of a column over all fragments; None where no fragment has any."""
-        cached = self._bounds.get(field_id, self)
-        if cached is self:
-            cached = self._bounds_of(field_id)
-            self._bounds[field_id] = cached
-        return cached if isinstance(cached, ColumnBounds) else None
+        if field_id not in self._bounds:
+            self._bounds[field_id] = self._bounds_of(field_id)
+        return self._bounds[field_id]
 
     @cached_property
-    def _bounds(self) -> dict[int, object]:
+    def _bounds(self) -> dict[int, ColumnBounds | None]:
         return {}
 
     def _bounds_of(self, field_id: int) -> ColumnBounds | None:
-        parts = [self.base.table] if len(self.base) else []
-        if self.extra:
-            parts.append(to_columns(list(self.extra.values())))
-        if not parts:
-            return None
-        rows = np.concatenate([part.column("rows").to_numpy() for part in parts])
-        lows, highs, nulls = (_joined(parts, f"{part}.{field_id}") for part in (LOW, HIGH, NULLS))
-        if lows is None or highs is None or nulls is None or lows.type != highs.type:
-            return None
-        known = pc.and_(pc.is_valid(lows), pc.is_valid(highs)).to_numpy(zero_copy_only=False)
-        return ColumnBounds(_numbers(lows), _numbers(highs), known, _numbers(pc.fill_null(nulls, 2**62)), rows)
+        many = self.base.bounds(field_id)
+        if not self.extra:
+            return many
+        few = _bounds_of_few(list(self.extra.values()), field_id, None if many is None else many.low.dtype)
+        if not len(self.base):
+            return few
+        if many is None:
+            many = _unknown(self.base.table.column("rows").to_numpy(), few.low.dtype)
+        return ColumnBounds(*(np.concatenate(pair) for pair in zip(many, few, strict=True)))
 
     def _fresh(self, live: Live) -> Live:
         """A record of the columns with the vector it has now."""
@@ -214,28 +232,37 @@ class Fragments:
         return Live(live.fragment, self.masked[name]) if name in self.masked else live
 
 
-def _joined(parts: Sequence[pa.Table], column: str) -> pa.Array | None:
-    """One column of several tables; null where a table lacks it."""
-    kinds = {part.schema.field(column).type for part in parts if column in part.column_names}
-    if not kinds:
-        return None
-    kind = kinds.pop() if len(kinds) == 1 else pa.float64()
-    if kinds and pa.string() in kinds:
-        return None
-    arrays = [
-        part.column(column).cast(kind).combine_chunks()
-        if column in part.column_names
-        else pa.nulls(part.num_rows, kind)
-        for part in parts
-    ]
-    return pa.concat_arrays([one for array in arrays for one in _chunks(array)])
+def _unknown(rows: np.ndarray, kind: np.dtype) -> ColumnBounds:
+    nothing = np.zeros(len(rows), dtype=kind)
+    return ColumnBounds(nothing, nothing, np.zeros(len(rows), dtype=bool), np.full(len(rows), NULLS_UNKNOWN), rows)
 
 
-def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    return array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+def _bounds_of_few(lives: Sequence[Live], field_id: int, kind: np.dtype | None) -> ColumnBounds:
+    """Statistics straight from records; ``kind`` is what those of the columns are."""
+    found = [live.fragment.bounds.get(str(field_id)) for live in lives]
+    pairs = [(one.low, one.high) if one is not None else (None, None) for one in found]
+    if kind is None:
+        sample = next((low for low, _ in pairs if low is not None), 0)
+        kind = np.dtype(object if isinstance(sample, str) else np.float64 if isinstance(sample, float) else np.int64)
+    known = np.array([_fits(low, kind) and _fits(high, kind) for low, high in pairs], dtype=bool)
+    filler: object = "" if kind.kind == "O" else 0
+    lows, highs = (
+        np.array([pair[side] if sure else filler for pair, sure in zip(pairs, known, strict=True)], dtype=kind)
+        for side in (0, 1)
+    )
+    nulls = np.array([one.nulls if one is not None else NULLS_UNKNOWN for one in found], dtype=np.int64)
+    return ColumnBounds(lows, highs, known, nulls, np.array([live.fragment.rows for live in lives], dtype=np.int64))
 
 
-def _numbers(array: pa.Array) -> np.ndarray:
+def _fits(value: object, kind: np.dtype) -> bool:
+    if kind.kind == "O":
+        return isinstance(value, str)
+    if kind.kind == "f":
+        return isinstance(value, int | float)
+    return isinstance(value, int) and -(2**63) <= value < 2**63
+
+
+def _numbers(array: pa.ChunkedArray) -> np.ndarray:
     if pa.types.is_string(array.type):
         return np.array(pc.fill_null(array, "").to_pylist(), dtype=object)
-    return pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
+    return pc.fill_null(array, 0).to_numpy()

@@ -25,6 +25,8 @@ def masked(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
     places = np.flatnonzero(keep)
     if len(places) == rows:
         return table
+    if not table.num_columns:
+        return no_columns(len(places))
     if 2 * len(places) >= rows:
         # Where most rows are kept and lie in long runs, slices of the columns do.
         ends = np.flatnonzero(np.diff(places) != 1)
@@ -35,8 +37,6 @@ def masked(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
 
 def chosen(table: pa.Table, places: NDArray[np.int64], *, keep: NDArray[np.bool_] | None = None) -> pa.Table:
     """The rows at ``places``, in order; ``keep`` is the same as a mask, where the caller has it."""
-    if not table.num_columns:
-        return no_columns(len(places))
     if keep is None or 4 * len(places) < len(keep):
         return table.take(pa.array(places))
     # Arrow takes values of one width faster by place, and texts faster by mask.

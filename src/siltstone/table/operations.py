@@ -73,7 +73,8 @@ class _Keyed(Work):
 
     def insert(self, draft: Draft) -> None:
         """Add the fragments, without the rows that a later one replaces."""
-        if draft.schema.next_id > self._columns_from and draft.begun.schema.next_id != self._columns_from:
+        given = draft.begun.schema.next_id  # ids from here on are this transaction's own, others' are below
+        if draft.schema.next_id > max(given, self._columns_from) and given != self._columns_from:
             raise ConflictError(
                 "columns were added by another, and rows with a column of this transaction's own were written already",
                 hint="nothing was changed; run the transaction again",

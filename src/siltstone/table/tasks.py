@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from siltstone.table.masking import joined, masked
 from siltstone.table.reading import Piece, Reading, as_mask, pieces, read_all, read_some, test, there
@@ -21,6 +20,7 @@ from siltstone.table.stream import Pace, Turn, in_order
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from siltstone.format.rollup import Live

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from siltstone.errors import NotFoundError
+from siltstone.format.table import Counts
 from siltstone.table.history import to_step
+from siltstone.table.operations import Append
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from siltstone.format.table import Change
     from siltstone.table.history import History
+    from siltstone.table.operations import Work
     from siltstone.table.state import State, Step
 
 
@@ -55,19 +59,27 @@ def list_versions(history: History, state: State, *, limit: int | None = None) -
 READ_TOGETHER = 512
 
 
-def describe(step: Step) -> Version:
+def counts_of(works: Sequence[Work], change: Change) -> Counts:
+    """What one thread's operations did: appends may have shared a version with those of other threads."""
+    if all(type(work) is Append for work in works):
+        return Counts(inserted=sum(work.inserted.rows for work in works if isinstance(work, Append)))
+    return change.counts
+
+
+def describe(step: Step, *, counts: Counts | None = None) -> Version:
     """A step as people see it."""
     time = datetime.fromtimestamp(step.time_ms / 1000, UTC)
     change = step.change
     if change is None:
         return Version(step.position, time, "none", op=step.op)
+    counts = counts or change.counts
     return Version(
         version=step.position,
         time=time,
         operation=change.operation,
-        inserted=change.counts.inserted,
-        updated=change.counts.updated,
-        deleted=change.counts.deleted,
+        inserted=counts.inserted,
+        updated=counts.updated,
+        deleted=counts.deleted,
         fragments_added=len(change.add),
         fragments_removed=len(change.remove),
         once=change.once,

@@ -110,7 +110,7 @@ def again_and_again(table, book, job, chance, turn) -> None:
 
 
 def until_over(role):
-    """The role again and again for ``seconds``."""
+    """The role again and again for ``seconds``, with a rest of up to ``rest_s`` between, as writers have."""
 
     def again(table, book, job, chance, turn) -> None:
         end = time.monotonic() + job["seconds"]
@@ -118,6 +118,7 @@ def until_over(role):
         while time.monotonic() < end:
             number += 1
             role(table, book, job, chance, number)
+            time.sleep(chance.uniform(0, job.get("rest_s", 0)))
 
     return again
 
