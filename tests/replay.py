@@ -75,7 +75,14 @@ class Model:
     known: dict[str, int] = field(default_factory=lambda: {name: at for at, name in enumerate(BASE_COLUMNS)})
     defaults: dict[int, int | None] = field(default_factory=dict)
     rows: dict[int, dict[int, object]] = field(default_factory=dict)
-    version: int = 0
+    kept: dict[int, Model] = field(default_factory=dict)  # earlier versions, for those who restore them
+
+    def copy(self) -> Model:
+        rows, columns = self.copies()
+        return Model(columns, dict(self.known), dict(self.defaults), rows, dict(self.kept))
+
+    def copies(self) -> tuple[dict, dict]:
+        return {id_: dict(row) for id_, row in self.rows.items()}, dict(self.columns)
 
     def apply(self, operation: dict) -> list[int]:
         """Run an operation; how many rows it inserted, updated and deleted."""
@@ -84,11 +91,17 @@ class Model:
 
     def refuses(self, operation: dict) -> bool:
         """Whether an append brings a key that is there."""
-        return any(row["id"] in self.rows for row in operation["rows"])
+        parts = operation.get("parts", [operation])
+        return any(row["id"] in self.rows for part in parts if part["do"] == "append" for row in part["rows"])
+
+    def fits(self, operation: dict) -> bool:
+        """Whether the columns that an operation names are there, and those that it adds are not."""
+        needs = {"update": ["note"], "rename_column": [operation.get("name")], "drop_column": [operation.get("name")]}
+        return operation["do"] != "add_column" and all(one in self.columns for one in needs.get(operation["do"], ()))
 
     def changes(self, operation: dict) -> bool:
         """Whether an operation would change anything."""
-        before = {id_: dict(row) for id_, row in self.rows.items()}, dict(self.columns)
+        before = self.copies()
         self.apply(operation)
         changed = before != (self.rows, self.columns)
         self.rows, self.columns = before
@@ -110,6 +123,16 @@ class Model:
         updated = sum(row["id"] in self.rows for row in operation["rows"])
         self.rows.update({row["id"]: {self.known[name]: row[name] for name in row} for row in operation["rows"]})
         return len(operation["rows"]) - updated, updated, 0
+
+    def _overwrite(self, operation):
+        gone = len(self.rows)
+        self.rows = {}
+        return [more + less for more, less in zip(self._upsert(operation), (0, 0, gone), strict=True)]
+
+    def _restore(self, operation):
+        gone = len(self.rows)
+        self.rows, self.columns = self.kept[operation["version"]].copies()
+        return len(self.rows), 0, gone
 
     def _delete(self, operation):
         gone = [

@@ -54,6 +54,8 @@ def do(target, operation: dict):
         return target.add_column(operation["name"], pa.int64(), default=operation["default"])
     if kind == "rename_column":
         return target.rename_column(operation["name"], operation["to"])
+    if kind == "restore":
+        return target.restore(version=operation["version"])
     assert kind == "drop_column"
     return target.drop_column(operation["name"])
 

@@ -7,11 +7,14 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
+from siltstone.api import create_table
 from siltstone.cli import main
 from siltstone.testing.s3server import Faults, FaultServer
 from sources import ROOT
@@ -25,6 +28,16 @@ class Result(NamedTuple):
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[Any]:
+        """Of JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> tuple[int, str]:
+        """Code and kind of a refusal in JSON."""
+        return self.code, self.json["error"]["kind"]
 
 
 @pytest.fixture
@@ -84,3 +97,26 @@ def s3():
 def lying():
     with FaultServer(Faults(lie="always"), in_thread=True) as server:
         yield Server(server, "s3://bkt/log")
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    """A keyed table of three rows, at version 1."""
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("lang", pa.string()),
+            pa.field("stars", pa.int32()),
+            pa.field("at", pa.timestamp("us", "UTC")),
+        ]
+    )
+    moment = datetime(2026, 11, 14, 9, 30, tzinfo=UTC)
+    with create_table(tmp_path / "reviews", schema=schema, key="id") as table:
+        table.append(
+            [
+                {"id": 1, "lang": "en", "stars": 5, "at": moment},
+                {"id": 2, "lang": None, "stars": 3, "at": None},
+                {"id": 3, "lang": "de", "stars": 1, "at": moment},
+            ]
+        )
+    return tmp_path / "reviews"

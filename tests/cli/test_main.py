@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 
@@ -17,28 +18,45 @@ from siltstone.cli.run import parser
 from siltstone.errors import CommitUnknownError, ConflictError, CorruptionError, FencedError, InvalidInputError
 from sources import ROOT
 
-VERBS = ("check-store", "log", "append", "truncate", "show", "verify", "repair", "demo", "version")
+VERBS = (
+    "check-store", "create", "append", "upsert", "overwrite", "delete", "update", "scan", "sql", "get", "changes",
+    "log", "tag", "restore", "compact", "column", "show", "verify", "repair", "entries", "demo", "version",
+)  # fmt: skip
+GROUPS = {
+    "tag": ("create", "list", "delete"),
+    "column": ("list", "add", "drop", "rename", "widen"),
+    "entries": ("list", "add", "truncate"),
+}
+LEAVES = [
+    *(f"{group} {verb}" for group, inside in GROUPS.items() for verb in inside),
+    *(verb for verb in VERBS if verb not in GROUPS),
+]
 
 
-def verbs():
-    [actions] = [action for action in parser()._actions if action.dest == "verb"]
-    return dict(actions.choices)
+def choices(top, dest):
+    return next(dict(action.choices) for action in top._actions if action.dest == dest)
 
 
 def test_parser__its_verbs__are_the_known_ones():
-    assert tuple(verbs()) == VERBS
+    found = choices(parser(), "verb")
+    assert tuple(found) == VERBS
+    assert {name: tuple(choices(found[name], "action")) for name in GROUPS} == GROUPS
 
 
-@pytest.mark.parametrize("verb", VERBS)
+def examples(text, verb):
+    return [line.strip() for line in text.splitlines() if f"siltstone {verb}" in line and "usage" not in line]
+
+
+@pytest.mark.parametrize("verb", [*LEAVES, *GROUPS])
 def test_help__of_each_verb__teaches_with_an_example_that_parses(verb, cli):
-    shown = cli(verb, "--help")
+    shown = cli(*verb.split(), "--help")
     assert shown.code == 0
-    assert "--json" in shown.out
-    examples = [line.strip() for line in shown.out.splitlines() if "siltstone " + verb in line and "usage" not in line]
-    assert examples
-    for example in examples:
-        words = example.partition("siltstone ")[2].removesuffix("\\").split()
-        assert parser().parse_args(words).verb == verb
+    assert verb in GROUPS or "--json" in shown.out
+    assert examples(shown.out, verb)
+    for example in examples(shown.out, verb):
+        words = shlex.split(example.partition("siltstone ")[2].removesuffix("\\"))
+        found = parser().parse_args(words)
+        assert verb in {found.verb, f"{found.verb} {getattr(found, 'action', '')}"}
 
 
 def test_main__no_verb__usage_error(cli):
@@ -57,11 +75,40 @@ def test_main__no_verb__usage_error(cli):
         ("verify", "x", "--nonsense"),
         ("log", "x", "--limit", "-1"),
         ("log", "x", "--limit", "9" * 30),
-        ("truncate", "x"),
+        ("entries",),
+        ("entries", "truncate", "x"),
+        ("entries", "nonsense", "x"),
+        ("tag",),
+        ("tag", "x"),
+        ("column",),
+        ("column", "x"),
+        ("create", "x"),
+        ("create", "x", "--schema", "a int8", "--like", "y.csv"),
+        ("create", "x", "--schema", "a int8", "--format", "csv"),
+        ("append", "x"),
+        ("append", "x", "-", "-"),
+        ("append", "x@3", "-"),
+        ("append", "x@", "-"),
+        ("append", "@3", "-"),
+        ("delete", "x"),
+        ("delete", "x", "--where", "a", "--all"),
+        ("update", "x", "--set", "a=1"),
+        ("update", "x", "--set", "a", "--all"),
+        ("update", "x", "--set", "a=1", "--set", "a=2", "--all"),
+        ("update", "x@v1", "--set", "a=1", "--all"),
+        ("scan", "x", "--format", "pdf"),
+        ("scan", "x", "--output", "rows.pdf"),
+        ("scan", "x", "--count", "--explain"),
+        ("scan", "x@99999999999999999999"),
+        ("get", "x"),
+        ("changes", "x"),
+        ("restore", "x"),
+        ("compact", "x@3"),
+        ("column", "widen", "x", "a"),
         ("check-store", "x", "--storage-option", "nothing"),
         ("check-store", "x", "--storage-option", "=value"),
         ("check-store", "x", "--storage-option", "a=1", "--storage-option", "a=2"),
-        ("append", "x", "a", "b", "--op", "0" * 32),
+        ("entries", "add", "x", "a", "b", "--op", "0" * 32),
     ],
 )
 def test_main__wrong_usage__code_2_and_one_line_without_traceback(words, cli, tmp_path, monkeypatch):
@@ -74,7 +121,15 @@ def test_main__wrong_usage__code_2_and_one_line_without_traceback(words, cli, tm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [("nonsense", "--json"), ("log", "x", "--limit", "no", "--json")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nonsense", "--json"),
+        ("log", "x", "--limit", "no", "--json"),
+        ("scan", "x", "--format", "csv", "--json"),
+        ("append", "x@3", "-", "--json"),
+    ],
+)
 def test_main__wrong_usage_with_json__error_document(words, cli):
     result = cli(*words)
     assert result.code == 2
@@ -89,10 +144,27 @@ def test_main__wrong_usage_with_json__error_document(words, cli):
         (("check-store", "gopher://x"), "invalid-input"),
         (("verify", "s3://user:hunter2@bucket"), "invalid-input"),
         (("log", "no/such/dir"), "not-found"),
+        (("scan", "no/such/dir"), "not-found"),
+        (("scan", "no/such/dir@3"), "not-found"),
+        (("sql", "no/such/dir", "select 1"), "not-found"),
+        (("get", "no/such/dir", "1"), "not-found"),
+        (("changes", "no/such/dir", "--since", "0"), "not-found"),
+        (("delete", "no/such/dir", "--all"), "not-found"),
+        (("update", "no/such/dir", "--all", "--set", "a=1"), "not-found"),
+        (("append", "no/such/dir", "-"), "not-found"),
+        (("append", "dir", "no-such-file.csv"), "not-found"),
+        (("tag", "no/such/dir", "v1"), "not-found"),
+        (("restore", "no/such/dir@1"), "not-found"),
+        (("compact", "no/such/dir"), "not-found"),
+        (("column", "list", "no/such/dir"), "not-found"),
+        (("create", "dir", "--like", "no-such-file.csv"), "not-found"),
+        (("create", "dir", "--schema", "id int65"), "invalid-input"),
+        (("create", "dir", "--schema", "id int64", "--key", "nope"), "invalid-input"),
         (("verify", "no/such/dir"), "not-found"),
         (("repair", "no/such/dir"), "not-found"),
-        (("append", "dir", "no-such-file", "--create"), "not-found"),
-        (("truncate", "no/such/dir", "--until", "1"), "not-found"),
+        (("entries", "list", "no/such/dir"), "not-found"),
+        (("entries", "add", "dir", "no-such-file", "--create"), "not-found"),
+        (("entries", "truncate", "no/such/dir", "--until", "1"), "not-found"),
         (("check-store", "dir", "--commits", "gopher://x"), "invalid-input"),
         (("check-store", "dir", "--commits", "sqlite:///no/such/dir/x.db"), "invalid-input"),
         (("show", "no-such-object"), "not-found"),
@@ -176,15 +248,15 @@ def test_version__of_the_package__is_the_one_that_is_built():
 def test_process__exit_codes__reach_the_shell(process, tmp_path):
     assert process("verify", tmp_path).code == 1
     assert process("nonsense").code == 2
-    done = process("append", tmp_path / "log", "-", "--create", stdin=b"hello")
+    done = process("entries", "add", tmp_path / "log", "-", "--create", stdin=b"hello")
     assert (done.code, done.err) == (0, "")
 
 
 def test_process__reader_closes_the_pipe__ends_quietly(process, tmp_path):
     lines = b"".join(b"line %d\n" % number for number in range(300))
-    assert process("append", tmp_path / "log", "-", "--create", "--lines", stdin=lines).code == 0
+    assert process("entries", "add", tmp_path / "log", "-", "--create", "--lines", stdin=lines).code == 0
     child = subprocess.Popen(
-        [sys.executable, "-m", "siltstone", "log", str(tmp_path / "log"), "--limit", "300", "--json"],
+        [sys.executable, "-m", "siltstone", "entries", "list", str(tmp_path / "log"), "--limit", "300", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -173,7 +174,7 @@ VALUES = {
     "struct": (pa.struct([("x", pa.int8()), ("y", pa.string())]), [{"x": 1, "y": "b"}, None, {"x": None, "y": ""}]),
     "map": (pa.map_(pa.string(), pa.int32()), [[("a", 1)], None, []]),
     "decimal": (pa.decimal128(9, 2), [Decimal("1.50"), None, Decimal("-2.25")]),
-    "time": (pa.timestamp("us", "UTC"), [datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), None, None]),
+    "time": (pa.timestamp("us", "UTC"), [dt.datetime(2026, 1, 2, tzinfo=dt.UTC), None, None]),
     "vector": (pa.list_(pa.float32(), 2), [[1.0, 2.0], None, [0.5, 0.25]]),
     "bytes": (pa.binary(), [b"\0\xff", None, b""]),
 }
@@ -212,7 +213,7 @@ def test_compact__keys_of_any_type__are_clustered_once(kind):
     table.compact(rows_target=10)
     ranges = sorted(KeyRanges(table.tools).of(table.state).values())
     assert len(ranges) == 6
-    assert all(before.high < after.low for before, after in zip(ranges, ranges[1:], strict=False))
+    assert all(before.high < after.low for before, after in pairwise(ranges))
     assert table.compact(rows_target=10).versions == 0
 
 
@@ -226,7 +227,7 @@ def test_compact__composite_keys__are_clustered_once():
     ranges = sorted(KeyRanges(table.tools).of(table.state).values())
     assert table.rows() == before
     assert (ranges[0].low, ranges[-1].high) == (("all", 0), ("rest", 19))
-    assert all(before.high < after.low for before, after in zip(ranges, ranges[1:], strict=False))
+    assert all(before.high < after.low for before, after in pairwise(ranges))
     assert table.compact(rows_target=10).versions == 0
 
 

@@ -271,7 +271,7 @@ def _read_csv(stream: Any, schema: pa.Schema) -> Iterator[pa.Table]:
     )
     reader = pcsv.open_csv(
         stream,
-        read_options=pcsv.ReadOptions(block_size=BLOCK_BYTES),
+        read_options=pcsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),  # or it does not count rows
         parse_options=pcsv.ParseOptions(newlines_in_values=True),
         convert_options=options,
     )

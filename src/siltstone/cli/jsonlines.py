@@ -79,8 +79,9 @@ def _table(lines: list[bytes], fields: list[pa.Field], schema: pa.Schema) -> pa.
         problem, hint = _diagnose(lines[index], wire, schema, str(error))
         raise UnreadableTextError(problem, index=index, hint=hint) from error
     if table.num_rows != len(lines):
-        index = _first_failing(lines, wire, whole=True)
-        raise UnreadableTextError("the line holds several objects", index=index, hint="write one object on each line")
+        index = _first_failing(lines, wire, whole=True)  # an object over two lines, or two objects on one
+        problem, hint = _diagnose(lines[index], wire, schema, "the line is not one object")
+        raise UnreadableTextError(problem, index=index, hint=hint)
     columns = [typed_column(_combined(table.column(field.name)), field) for field in fields]
     return pa.Table.from_arrays(columns, names=[field.name for field in fields])
 

@@ -54,20 +54,19 @@ def encode(fields: Struct) -> bytes:
 
 def zigzag(number: int) -> bytes:
     """A signed number as bytes."""
-    number = (number << 1) ^ (number >> 63)
-    if number < 0x80:
-        return number.to_bytes(1, "little")
-    return varint(number)
+    return varint((number << 1) ^ (number >> 63))
 
 
 def varint(number: int) -> bytes:
     """A number that is not negative as bytes, seven bits in each."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    # Sizes and offsets of pages are this long; footers are made of them for every lookup.
+    if number < 0x80:
+        return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 0x200000:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
+    return bytes((number & 0x7F | 0x80,)) + varint(number >> 7)
 
 
 def list_head(kind: int, count: int) -> bytes:

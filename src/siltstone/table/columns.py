@@ -80,6 +80,7 @@ class Plan:
         self.leaves = tuple(leaf for node, _ in found for leaf in range(node.leaf, node.leaf + node.leaves))
         self.flat = all(node.flat for node, _ in found)
         self.head = pages.file_head(_elements(found))
+        self.aligned: dict[int, bool] = {}  # by row group, whether the pages of all columns hold the same rows
 
     def shape(self, found: pa.Table) -> pa.Table:
         """The columns as the table wants them, from those that the file has."""

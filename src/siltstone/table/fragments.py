@@ -83,7 +83,7 @@ class Columns:
         return from_columns(self.table.take(pa.array(rows, pa.int64())))
 
 
-_NONE = Columns(FRAGMENT_COLUMNS.empty_table())
+_NONE = Columns(pa.Table.from_batches([], FRAGMENT_COLUMNS))
 
 
 @dataclass(frozen=True)

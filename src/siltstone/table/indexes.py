@@ -54,10 +54,6 @@ class Indexes:
         self._source = source
         self._grown = grown
         self.missed: set[int] = set()  # row groups whose pages were read for keys that they did not have
-        self.forget()
-
-    def forget(self) -> None:
-        """Keep nothing."""
         self._pages: dict[_Place, Index] = {}
         self._layouts: dict[bytes, Layout] = {}
         self._limits: dict[tuple[int, int, str], Limits | None] = {}

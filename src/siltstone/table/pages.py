@@ -139,15 +139,16 @@ def build(head: bytes, groups: Sequence[tuple[int, Sequence[tuple[Piece, Sequenc
 
 def _chunk_footer(piece: Piece, place: int, size: int) -> bytes:
     chunk = piece.chunk
+    length = zigzag(size)
     fields = (
         b"\x26\0\x1c",  # no offset of its own; its metadata:
         _chunk_head(chunk.type, chunk.encodings, chunk.codec),
         b"\x16",
         zigzag(piece.values),
         b"\x16",
-        zigzag(chunk.plain_bytes),
+        length,  # when decompressed; nobody looks at it
         b"\x16",
-        zigzag(size),
+        length,
         b"\x26",
         zigzag(place + piece.dictionary_bytes),
         b"\x26" + zigzag(place) if piece.dictionary_bytes else b"",

@@ -70,13 +70,13 @@ class Reader:
 
     def aligned(self, plan: Plan, picks: Sequence[Pick]) -> bool:
         """Whether the pages of all columns of a plan hold the same rows."""
-        if not plan.flat:
-            return False
-        for pick in picks:
-            first = self.layout(pick.group, plan.leaves[0])
-            if first is None or any(self.layout(pick.group, leaf) is not first for leaf in plan.leaves):
-                return False
-        return True
+        return plan.flat and all(self._is_aligned(plan, pick.group) for pick in picks)
+
+    def _is_aligned(self, plan: Plan, group: int) -> bool:
+        if group not in plan.aligned:
+            layouts = [self.layout(group, leaf) for leaf in plan.leaves]
+            plan.aligned[group] = layouts[0] is not None and all(one is layouts[0] for one in layouts)
+        return plan.aligned[group]
 
     def read(self, plan: Plan, picks: Sequence[Pick], *, threads: bool = False) -> pa.Table:
         """The picked rows, some columns of them. Where pages are picked, all columns align."""
@@ -166,31 +166,24 @@ class Reader:
 
     def _read_each(self, reads: Sequence[tuple[Plan, Sequence[Pick]]], *, threads: bool = False) -> list[pa.Table]:
         """Several reads with one request."""
-        kept = [self._keys(plan, picks) for plan, picks in reads]
-        columns = [self._cache.get(keys) if keys else None for keys in kept]
-        excerpts = [
-            None if found else _Excerpt(self._source, self._indexes, plan, picks)
-            for (plan, picks), found in zip(reads, columns, strict=True)
-        ]
-        ranges = [one for excerpt in excerpts if excerpt for one in excerpt.ranges]
+        tables = [self._kept(plan, picks) for plan, picks in reads]
+        excerpts = {
+            number: _Excerpt(self._source, self._indexes, *reads[number])
+            for number, table in enumerate(tables)
+            if table is None
+        }
+        ranges = [one for excerpt in excerpts.values() for one in excerpt.ranges]
         parts = iter(self._source.fetch(ranges) if ranges else ())
-        tables = []
-        for (plan, picks), keys, found, excerpt in zip(reads, kept, columns, excerpts, strict=True):
-            if found or excerpt is None:
-                tables.append(plan.join(found or [], picks[0].counts[0]))
-                continue
-            table = excerpt.table(parts, threads=threads)
-            if keys:
-                self._cache.put(keys, table.columns)
-            tables.append(table)
+        for number, excerpt in excerpts.items():
+            tables[number] = table = excerpt.table(parts, threads=threads)
+            key = _page_key(*reads[number])
+            if key is not None:
+                self._cache.put(key, table)
         return tables
 
-    def _keys(self, plan: Plan, picks: Sequence[Pick]) -> list[PageKey]:
-        """The names that a read of a single page has in the cache; none for other reads."""
-        if len(picks) != 1 or picks[0].pages is None or len(picks[0].pages) != 1:
-            return []
-        name, group, page = self._source.fragment.name, picks[0].group, picks[0].pages[0]
-        return [(name, group, page, field.id, field.type) for field in plan.fields]
+    def _kept(self, plan: Plan, picks: Sequence[Pick]) -> pa.Table | None:
+        key = _page_key(plan, picks)
+        return None if key is None else self._cache.get(key)
 
 
 class _Excerpt:
@@ -244,6 +237,13 @@ class _Excerpt:
         if piece.dictionary_bytes and not kept:
             self._indexes.keep_dictionary(found[0], group=pick.group, leaf=leaf)
         return found
+
+
+def _page_key(plan: Plan, picks: Sequence[Pick]) -> PageKey | None:
+    """The name in the cache of a read of a single page; None for other reads."""
+    if len(picks) != 1 or picks[0].pages is None or len(picks[0].pages) != 1:
+        return None
+    return plan, picks[0].group, picks[0].pages[0]
 
 
 def row_numbers(places: np.ndarray, picks: Sequence[Pick]) -> np.ndarray:

@@ -9,7 +9,8 @@ What must hold:
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +18,14 @@ import pyarrow as pa
 from siltstone.errors import InvalidInputError
 from siltstone.table.output import BATCH_ROWS, BATCH_ROWS_LEAST, Output, in_batches
 from siltstone.table.predicate import parse_predicate
-from siltstone.table.reading import Reading, pieces
+from siltstone.table.reading import Reading, chosen_schema, pieces
 from siltstone.table.schema import arrow_schema, field_named, first_names
 from siltstone.table.stream import BYTES_IN_FLIGHT, in_order, pace_for
 from siltstone.table.tasks import CountTask, RowsTask, tasks
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,10 +33,18 @@ if TYPE_CHECKING:
     from siltstone.format.table import Field, Schema
     from siltstone.table.predicate import Predicate
     from siltstone.table.state import State
+    from siltstone.table.stream import Pace
     from siltstone.table.tools import Tools
 
 EXPLAINED_FILES_MAX = 100
 _ALL = 2**63
+
+
+class _Plan(NamedTuple):
+    reading: Reading
+    lives: Sequence[Live]
+    skip: int
+    wanted: int | None
 
 
 class Scan(Output):
@@ -68,7 +77,7 @@ class Scan(Output):
     @property
     def schema(self) -> pa.Schema:
         """The columns of its rows."""
-        return self._reading().arrow
+        return chosen_schema(self._fields)
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -95,8 +104,8 @@ class Scan(Output):
 
     def explain(self) -> str:
         """What is read and what is ruled out, for people. Opens files to see their row groups, at most some."""
-        reading = self._reading()
-        every, lives = len(self._state.fragments), self._lives(reading)
+        reading, lives, _, _ = self._plan(self._fields)
+        every = len(self._state.fragments)
         lines = [
             f"scan of version {self.version}",
             f"columns    {len(self._fields)} of {len(self._state.schema.fields)}: "
@@ -123,38 +132,23 @@ class Scan(Output):
 
     # -- behind it ---------------------------------------------------------------------------------
 
-    def _reading(self, fields: tuple[Field, ...] | None = None) -> Reading:
-        fields = self._fields if fields is None else fields
-        return Reading(self._tools, self._state.schema, fields, self._predicate, self._wanted())
+    def _plan(self, fields: tuple[Field, ...]) -> _Plan:
+        """Which fragments are read, and of their rows, how many are skipped and how many are wanted at most."""
+        reading = Reading(self._tools, self._state.schema, fields, self._predicate)
+        lives, skip = reading.choose(self._state.fragments), self._offset
+        if self._predicate is None:
+            start = 0
+            while start < len(lives) and lives[start].rows <= skip:
+                skip -= lives[start].rows
+                start += 1
+            lives = lives[start:]
+        wanted = None if self._limit is None else self._limit + skip
+        return _Plan(replace(reading, most=wanted), lives, skip, wanted)
 
-    def _wanted(self) -> int | None:
-        return None if self._limit is None else self._limit + self._offset
-
-    def _lives(self, reading: Reading) -> list[Live]:
-        return reading.choose(self._state.fragments)
-
-    def _run(
-        self,
-        make: Callable[[Reading, Sequence[Live]], Iterator[Any]],
-        bytes_max: int,
-        *,
-        fields: tuple[Field, ...] | None = None,
-    ) -> Any:
-        reading = self._reading(fields)
-        lives = self._lives(reading)
+    def _pace(self, bytes_max: int) -> Pace:
         # Nobody knows how many rows match: whoever wants few starts with one task, and takes more if need be.
         first = 1 if self._predicate is not None and self._limit is not None else 0
-        return in_order(make(reading, lives), pace_for(self._tools.store, bytes_max=bytes_max, first=first))
-
-    def _count_matching(self) -> int:
-        found, wanted = 0, self._wanted()
-        counts = self._run(lambda reading, lives: map(CountTask, tasks(reading, lives)), BYTES_IN_FLIGHT, fields=())
-        with closing(counts):
-            for rows in counts:
-                found += rows
-                if wanted is not None and found >= wanted:
-                    break
-        return found
+        return pace_for(self._tools.store, bytes_max=bytes_max, first=first)
 
     def _batches(self, bytes_max: int) -> Iterator[pa.RecordBatch]:
         least = min(BATCH_ROWS_LEAST, self._batch_rows)
@@ -162,10 +156,10 @@ class Scan(Output):
 
     def _tables(self, bytes_max: int) -> Iterator[pa.Table]:
         """The rows between offset and limit, as they are read."""
-        left, skip = self._wanted(), self._offset
-        if left == 0 or self._limit == 0:
+        if self._limit == 0:
             return
-        with closing(self._run(tasks, bytes_max)) as found:
+        reading, lives, skip, left = self._plan(self._fields)
+        with closing(in_order(tasks(reading, lives), self._pace(bytes_max))) as found:
             for whole in found:
                 table = whole if left is None else whole.slice(0, left)
                 if skip:
@@ -175,6 +169,16 @@ class Scan(Output):
                 left = None if left is None else left - whole.num_rows
                 if left is not None and left <= 0:
                     return
+
+    def _count_matching(self) -> int:
+        reading, lives, _, wanted = self._plan(())
+        found = 0
+        with closing(in_order(map(CountTask, tasks(reading, lives)), self._pace(BYTES_IN_FLIGHT))) as counts:
+            for rows in counts:
+                found += rows
+                if wanted is not None and found >= wanted:
+                    break
+        return found
 
     def _explain_groups(self, reading: Reading, lives: Sequence[Live]) -> str:
         every = kept = 0

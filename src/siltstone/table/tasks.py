@@ -139,25 +139,19 @@ def tasks(reading: Reading, lives: Sequence[Live]) -> Iterator[Task]:
     """The tasks that read some fragments, in their order. Files are opened when their turn comes near."""
     waiting: list[tuple[Live, Deleted | None]] = []
     left = reading.most if reading.predicate is None else None
-    for live, deleted, file in _looked_into(reading, lives):
-        if left is not None and left <= 0:
-            break
+    for live, deleted, file in _looked_into(reading, lives if left is None else _first_rows(lives, left)):
+        if waiting and (file is not None or _is_full(waiting, live)):
+            yield SmallTask(reading, tuple(waiting))
+            waiting = []
         if file is None:
-            if waiting and (_rows(waiting) + live.fragment.rows > TOGETHER_ROWS or len(waiting) >= TOGETHER_FILES):
-                yield SmallTask(reading, tuple(waiting))
-                waiting = []
             waiting.append((live, deleted))
-        else:
-            if waiting:
-                yield SmallTask(reading, tuple(waiting))
-                waiting = []
-            for task in _group_tasks(reading, file, deleted):
-                if left is not None and left <= 0:
-                    break
-                yield task
-                left = None if left is None else left - task.piece.count_left()
+            left = None if left is None else left - live.rows
             continue
-        left = None if left is None else left - live.rows
+        for task in _group_tasks(reading, file, deleted):
+            if left is not None and left <= 0:
+                break
+            yield task
+            left = None if left is None else left - task.piece.count_left()
     if waiting:
         yield SmallTask(reading, tuple(waiting))
 
@@ -193,5 +187,15 @@ def _group_tasks(reading: Reading, file: FragmentFile, deleted: Deleted | None) 
             yield GroupTask(reading, piece)
 
 
-def _rows(waiting: Sequence[tuple[Live, Deleted | None]]) -> int:
-    return sum(live.fragment.rows for live, _ in waiting)
+def _first_rows(lives: Sequence[Live], rows: int) -> Sequence[Live]:
+    """The first fragments, up to the one that has the last of so many rows."""
+    for number, live in enumerate(lives):
+        if rows <= 0:
+            return lives[:number]
+        rows -= live.rows
+    return lives
+
+
+def _is_full(waiting: Sequence[tuple[Live, Deleted | None]], following: Live) -> bool:
+    rows = sum(live.fragment.rows for live, _ in waiting)
+    return rows + following.fragment.rows > TOGETHER_ROWS or len(waiting) >= TOGETHER_FILES
