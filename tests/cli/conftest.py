@@ -120,3 +120,19 @@ def reviews(tmp_path):
             ]
         )
     return tmp_path / "reviews"
+
+
+@pytest.fixture
+def process_bytes():
+    """As ``process``, with what it printed as bytes."""
+
+    def call(*argv: object) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "siltstone", *map(str, argv)],
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+            timeout=240,
+            check=False,
+        )
+
+    return call

@@ -343,7 +343,7 @@ def test_append__conflict__code_3(cli, reviews, monkeypatch):
     def lose(*_, **__):
         raise ConflictError("others were first")
 
-    monkeypatch.setattr("siltstone.api.commit", lose)
+    monkeypatch.setattr("siltstone.api.Table._commit", lose)
     assert cli("append", reviews, "-", stdin=b'{"id": 4}').code == 3
 
 

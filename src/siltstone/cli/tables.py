@@ -192,8 +192,8 @@ def _get(arguments: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _parse_keys(texts: Sequence[str], table: Table) -> list[Any]:
-    """Keys from what is on the command line: values, or tuples where the key has several columns."""
+def _parse_keys(texts: Sequence[str], table: Table) -> pa.Table:
+    """The key columns of what is on the command line."""
     fields = [table.schema.field(name) for name in table.key]
     if not fields:
         raise InvalidInputError("get needs a key, and this table has none", hint="use scan --where")
@@ -201,10 +201,10 @@ def _parse_keys(texts: Sequence[str], table: Table) -> list[Any]:
     columns = []
     for field, values in zip(fields, zip(*parts, strict=True), strict=True):
         try:
-            columns.append(typed_column(pa.array(values, pa.string()), field).to_pylist())
+            columns.append(typed_column(pa.array(values, pa.string()), field))
         except UnreadableTextError as error:
             raise InvalidInputError(f"key {shown(texts[error.index])}: {error.problem}", hint=error.hint) from error
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    return pa.table(columns, names=[field.name for field in fields])
 
 
 def _parts(text: str, count: int) -> list[str]:

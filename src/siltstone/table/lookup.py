@@ -26,7 +26,7 @@ from siltstone.table.reading import chosen_schema
 from siltstone.table.rows import batches
 from siltstone.table.scan import chosen_fields
 from siltstone.table.schema import arrow_type, first_names, key_fields
-from siltstone.table.stream import Turn, in_order, pace_for
+from siltstone.table.stream import ALONE, Turn, in_order, pace_for
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -177,7 +177,7 @@ def _each(tools: Tools, lookups: Iterator[_Lookup]) -> Generator[tuple[pa.Table,
     """What lookups find; those behind a network overlap."""
     if tools.store.traits.cheap_probes:
         for one in lookups:
-            yield one.run(Turn(alone=True))
+            yield one.run(ALONE)
     else:
         yield from in_order(lookups, pace_for(tools.store, first=1))
 
@@ -290,7 +290,7 @@ def _as_columns(keys: Any, names: Sequence[str]) -> object:
             not isinstance(one, list | tuple | np.ndarray | pa.Array | pa.ChunkedArray) for one in keys.values()
         )
         return [dict(keys)] if plain else keys
-    if _is_table(keys):
+    if _is_table(keys) or (isinstance(keys, list | tuple) and keys and isinstance(keys[0], Mapping)):
         return keys
     if len(names) == 1:
         return {names[0]: _as_column(keys)}
@@ -301,8 +301,6 @@ def _as_columns(keys: Any, names: Sequence[str]) -> object:
             f"keys must be tuples of {first_names(names)}, got {type(keys).__name__}",
             hint="pass a list of tuples or dicts, or a table with these columns",
         )
-    if all(isinstance(one, Mapping) for one in keys):
-        return [dict(one) for one in keys] if keys else {name: [] for name in names}
     for row, one in enumerate(keys):
         if not isinstance(one, tuple | list) or len(one) != len(names):
             raise InvalidInputError(

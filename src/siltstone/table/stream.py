@@ -42,6 +42,9 @@ class Turn:
     stop: Event = field(default_factory=Event)  # set when nobody waits for it any more
 
 
+ALONE = Turn(alone=True)
+
+
 class Task(Protocol[T_co]):
     """A piece of work."""
 
@@ -85,11 +88,11 @@ def in_order(tasks: Iterator[Task[T]], pace: Pace) -> Generator[T, None, None]:
         if first is None:
             return
         if pace.first == 1:
-            yield first.run(Turn(alone=True))
+            yield first.run(ALONE)
             first = next(tasks, None)
         second = next(tasks, None) if first is not None else None
         if first is not None and second is None:
-            yield first.run(Turn(alone=True))
+            yield first.run(ALONE)
         elif first is not None and second is not None:
             yield from _Run(pace, tasks, [first, second]).results()
     finally:
