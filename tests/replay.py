@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BASE_COLUMNS = ("id", "score", "note")
 
@@ -254,7 +257,9 @@ class Looks:
                 assert one.facts["digest"] == model.digest, f"version {version} was read and is another now"
             else:
                 assert not model.changes(one.operation), f"{one} was told that it has nothing to do"
-        right = {id(one) for first, last, one in self._refused if first <= version <= last and model.refuses(one.operation)}
+        right = {
+            id(one) for first, last, one in self._refused if first <= version <= last and model.refuses(one.operation)
+        }
         self._refused = [one for one in self._refused if id(one[2]) not in right]
 
     def check_all_seen(self) -> None:

@@ -1,8 +1,9 @@
-"""What writers of tables do, as data: an operation is a dict that ``perform`` runs on a table, and ``replay`` on a dict."""
+"""What writers of tables do, as data: dicts that ``perform`` runs on a table, and ``replay`` on a plain dict."""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -49,7 +50,9 @@ def do(target, operation: dict):
         return target.delete("score % {mod} = {rest} and id < {below}".format(**operation))
     if kind == "update":
         where = "id % {mod} = {rest} and id >= {low} and id < {high}".format(**operation)
-        return target.update({"score": f"score + {operation['plus']}", "note": f"concat(note, '+{operation['plus']}')"}, where)
+        return target.update(
+            {"score": f"score + {operation['plus']}", "note": f"concat(note, '+{operation['plus']}')"}, where
+        )
     if kind == "add_column":
         return target.add_column(operation["name"], pa.int64(), default=operation["default"])
     if kind == "rename_column":
@@ -90,6 +93,21 @@ def appender(table, book, job, chance, turn) -> None:
     for number in range(job["count"]):
         first = job["number"] * OWN + number * job["rows"]
         book(table, {"do": "append", "many": {"first": first, "count": job["rows"], "worker": job["number"]}})
+
+
+def threads(table, book, job, chance, turn) -> None:
+    """Eight threads share the handle; each appends rows that nobody else has, and a row that all of them have."""
+
+    def run(number: int) -> None:
+        for again in range(job["count"]):
+            first = job["number"] * OWN + (number * job["count"] + again) * 100
+            book(
+                table, {"do": "append", "rows": [{"id": first + 1 + row, "score": 0, "note": ""} for row in range(10)]}
+            )
+            book(table, {"do": "append", "rows": [{"id": again, "score": job["number"] * 10 + number, "note": ""}]})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(run, range(8)))
 
 
 def same_key(table, book, job, chance, turn) -> None:
@@ -135,7 +153,11 @@ def appends(table, book, job, chance, number) -> None:
 def upserts(table, book, job, chance, number) -> None:
     ids = pool_ids(chance)
     if number % 4 == 0:
-        ids += table.scan(["id"], where=f"id >= {OWN} and id % 7 = {chance.randrange(7)}", limit=20).to_arrow()["id"].to_pylist()
+        ids += (
+            table.scan(["id"], where=f"id >= {OWN} and id % 7 = {chance.randrange(7)}", limit=20)
+            .to_arrow()["id"]
+            .to_pylist()
+        )
     book(table, {"do": "upsert", "rows": make_rows(table, ids, chance)})
 
 
@@ -190,4 +212,6 @@ appending, upserting, deleting, compacting, evolving, retrying = map(
 @until_over
 def everything(table, book, job, chance, number) -> None:
     """One thing after another, by chance."""
-    chance.choice([appends, appends, upserts, deletes, updates, compacts, columns, retries])(table, book, job, chance, number)
+    chance.choice([appends, appends, upserts, deletes, updates, compacts, columns, retries])(
+        table, book, job, chance, number
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+import numpy as np
 import pyarrow as pa
 
 from siltstone import paths
@@ -110,3 +111,24 @@ def in_order(rows):
 
 def numbered(*ids, text="a"):
     return [{"id": one, "text": f"{text}{one}"} for one in ids]
+
+
+def grown(*lots, key=None):
+    """A table with a fragment for each lot of ids."""
+    table = RowTable(key=key)
+    for lot in lots:
+        table.append(numbered(*lot))
+    return table
+
+
+def ids_of(table):
+    """The ids of each fragment's rows that are left, in its order."""
+    found = []
+    for live in table.state.fragments:
+        file = table.tools.files.open(live.fragment)
+        ids = file.take(np.arange(live.fragment.rows), table.state.schema.fields[:1]).column(0).to_numpy()
+        deleted = (
+            table.tools.vectors.read(live.vector, live.fragment).mask() if live.vector else np.zeros(len(ids), bool)
+        )
+        found.append(ids[~deleted].tolist())
+    return found

@@ -59,6 +59,46 @@ def test_help__of_each_verb__teaches_with_an_example_that_parses(verb, cli):
         assert verb in {found.verb, f"{found.verb} {getattr(found, 'action', '')}"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "new", "--schema", "a int64"),
+        ("append", "reviews", "-"),
+        ("upsert", "reviews", "-"),
+        ("overwrite", "reviews", "-"),
+        ("delete", "reviews", "--all"),
+        ("update", "reviews", "--set", "stars=1", "--all"),
+        ("log", "reviews"),
+        ("tag", "reviews", "v1"),
+        ("tag", "list", "reviews"),
+        ("tag", "delete", "reviews", "there"),
+        ("restore", "reviews@0"),
+        ("compact", "reviews"),
+        ("column", "list", "reviews"),
+        ("column", "add", "reviews", "x", "int8"),
+        ("column", "drop", "reviews", "lang"),
+        ("column", "rename", "reviews", "lang", "x"),
+        ("column", "widen", "reviews", "stars", "int64"),
+        ("show", "reviews/log/identity"),
+        ("verify", "reviews"),
+        ("repair", "reviews"),
+        ("check-store", "new"),
+        ("entries", "add", "raw", "-", "--create"),
+        ("entries", "list", "reviews/log"),
+        ("version",),
+    ],
+)
+def test_json__of_each_verb__has_the_keys_that_its_help_names(words, cli, reviews, monkeypatch):
+    monkeypatch.chdir(reviews.parent)
+    cli("tag", "reviews", "there")
+    result = cli(*words, "--json", stdin=b'{"id": 4}')
+    assert result.code == 0, result.out
+    shape = {key for key in parser().parse_args(words).shape if not key.endswith(")")}
+    assert set(result.json) == shape
+    for key in shape:
+        assert key in cli(*[word for word in words[:2] if words[0] in GROUPS or word == words[0]][:2], "--help").out
+
+
 def test_main__no_verb__usage_error(cli):
     result = cli()
     assert result.code == 2

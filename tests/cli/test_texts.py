@@ -75,7 +75,7 @@ def test_append__numbers_that_are_too_large_for_floats__refused_not_infinite(for
         text = f"n,f,d\n1,{row['f']},{row['d']}\n" if format_ == "csv" else f'{{"n":1,"f":{row["f"]},"d":{row["d"]}}}\n'
         result = cli("append", tmp_path / "t", "-", "--format", format_, stdin=text.encode())
         assert result.code == 1
-        assert f"row 1: column '{name}'" in result.err
+        assert "standard input, row 1: " in result.err
 
 
 def test_append__nan_and_infinity__in_csv_come_back_and_in_json_are_null(cli, tmp_path):

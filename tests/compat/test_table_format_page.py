@@ -31,7 +31,9 @@ def read_state(root, version=None):
     schema, fragments, vectors = None, {}, {}
     _, _, entries = read_log(root / "log")
     for entry in entries:
-        if entry.get("kind", "data") != "data" or entry["dead"] or (version is not None and entry["position"] > version):
+        if version is not None and entry["position"] > version:
+            break
+        if entry.get("kind", "data") != "data" or entry["dead"]:
             continue
         change = read_body(entry["body"])["change"]
         for name in change.get("remove", []):
@@ -64,14 +66,16 @@ def read_table(root, version=None):
         gone = deleted(root, vectors[name]) if name in vectors else set()
         columns = file.read().to_pydict()
         assert file.metadata.num_rows == fragment["rows"]
-        for row in range(fragment["rows"]):
-            if row not in gone:
-                rows.append(
-                    {
-                        field["name"]: columns[names[field["id"]]][row] if field["id"] in names else field.get("default")
-                        for field in schema["fields"]
-                    }
-                )
+        defaults = [field.get("default") for field in schema["fields"]]
+        held = [columns.get(names.get(field["id"])) for field in schema["fields"]]
+        rows += [
+            {
+                field["name"]: default if values is None else values[row]
+                for field, values, default in zip(schema["fields"], held, defaults, strict=True)
+            }
+            for row in range(fragment["rows"])
+            if row not in gone
+        ]
     return rows
 
 

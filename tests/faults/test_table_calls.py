@@ -1,7 +1,7 @@
 """Every store call of every operation on a table goes wrong once, in every way.
 
-What must hold afterwards, to a reader that knows nothing of it: an acknowledged operation is there, a refused one is not and
-never will be, one of unknown outcome is there whole or not at all, and the next writer goes on.
+What must hold afterwards, to a reader that knows nothing of it: an acknowledged operation is there, a refused one is
+not and never will be, one of unknown outcome is there whole or not at all, and the next writer goes on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAULTS = (
     Fault.FULL,
 )
 FOR_EVER = 10**9
-BASE = {n: n % 5 for n in range(20)} | {n: 9 for n in range(18, 24)}
+BASE = {n: n % 5 for n in range(20)} | dict.fromkeys(range(18, 24), 9)
 
 
 def rows(pairs):
@@ -67,7 +67,7 @@ def objects():
     bucket = MemoryBucket()
     table = ss.create(MemoryStore(bucket=bucket), schema=SCHEMA, key="id", probe=False)
     table.append(rows({n: n % 5 for n in range(20)}))
-    table.upsert(rows({n: 9 for n in range(18, 24)}))
+    table.upsert(rows(dict.fromkeys(range(18, 24), 9)))
     while table.version < 30:
         table.tag(f"t{table.version}")
     store = MemoryStore(bucket=bucket)
@@ -101,7 +101,7 @@ class World:
 
 
 def attempt(world, call):
-    """"done", "refused", "unknown" or "crashed", and the error."""
+    """ "done", "refused", "unknown" or "crashed", and the error."""
     try:
         call(world.table)
     except CommitUnknownError as error:

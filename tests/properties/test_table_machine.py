@@ -15,9 +15,7 @@ from siltstone.errors import DuplicateKeyError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("stars", pa.int32()), ("body", pa.string())])
 KEYS = st.integers(0, 30)
-ROWS = st.lists(
-    st.tuples(KEYS, st.none() | st.integers(-5, 5), st.none() | st.text("abü\x00", max_size=3)), max_size=8
-)
+ROWS = st.lists(st.tuples(KEYS, st.none() | st.integers(-5, 5), st.none() | st.text("abü\x00", max_size=3)), max_size=8)
 # A condition in SQL and in Python; null is neither true nor false.
 CONDITIONS = st.sampled_from(
     [
@@ -233,7 +231,7 @@ class TableMachine(RuleBasedStateMachine):
         if not hasattr(self, "table"):
             return
         assert {row["id"]: row for row in self.table.scan().to_arrow().to_pylist()} == self.rows
-        assert self.table.tags == {k: v for k, v in self.tags.items()}
+        assert self.table.tags == self.tags
 
 
 TableMachine.TestCase.settings = settings(

@@ -164,3 +164,17 @@ def test_read__cut_and_padded_to_its_size__is_refused():
     data, fields = encoded(small_rows(), sealed=True, **SMALL)
     for end in range(0, len(data), 97):
         assert outcome(data[:end] + bytes(len(data) - end), fields, honest=record(data, 60)) is None
+
+
+@pytest.mark.parametrize("before", [0, 1, 8, 15, 16, 23, 24, 25, 100, 100_000])
+def test_open__the_footer_of_a_sealed_file_changed__is_refused_however_much_is_kept(monkeypatch, before):
+    data, _ = encoded(small_rows(), sealed=True, **SMALL)
+    footer_bytes = int.from_bytes(data[-8:-4], "little") + 8
+    broken = bytearray(data)
+    spot = data.index(b"color", len(data) - footer_bytes)
+    broken[spot] ^= 1
+    monkeypatch.setattr(fragment_bytes, "TAIL_BYTES", footer_bytes + before)
+    store = MemoryStore(bucket=MemoryBucket())
+    store.put(KEY, bytes(broken))
+    with pytest.raises(CorruptionError, match="footer"):
+        Files(store).open(record(bytes(broken), 60))

@@ -14,15 +14,15 @@ VECTOR = Vector(name=MINE.name, offset=0, length=10, rows=1)
 
 # What each of my operations depends on and touches. Those with rows to mask mask MINE.
 FOOTPRINTS = {
-    "append": Footprint(),
-    "append by key": Footprint(rows=True),
-    "upsert of new keys": Footprint(rows=True),
-    "upsert": Footprint(rows=True, touches=frozenset({MINE.name})),
+    "append": Footprint(columns=True),
+    "append by key": Footprint(rows=True, columns=True),
+    "upsert of new keys": Footprint(rows=True, columns=True),
+    "upsert": Footprint(rows=True, columns=True, touches=frozenset({MINE.name})),
     "delete": Footprint(rows=True, columns=True, touches=frozenset({MINE.name})),
     "update": Footprint(rows=True, columns=True, touches=frozenset({MINE.name})),
-    "overwrite": Footprint(whole=True, touches=frozenset({MINE.name})),
+    "overwrite": Footprint(whole=True, columns=True, touches=frozenset({MINE.name})),
     "restore": Footprint(whole=True, columns=True, touches=frozenset({MINE.name})),
-    "compact": Footprint(rewrites=True, touches=frozenset({MINE.name})),
+    "compact": Footprint(rewrites=True, columns=True, touches=frozenset({MINE.name})),
     "columns": Footprint(columns=True),
     "tag": Footprint(tags=frozenset({"v1"})),
     "settings": Footprint(settings=frozenset({"a"})),
@@ -53,15 +53,15 @@ LANDED = {
 
 # A letter for each of LANDED in its order: k keep, r run again, c conflict.
 MATRIX = {
-    "append":             "k kkk kk kk kkk k k kk kk k",
-    "append by key":      "r kkk rr rk kkk r k kk kk k",
-    "upsert of new keys": "r kkk rr rk kkk r k kk kk k",
-    "upsert":             "r krr rr rr krk r k kk kk k",
+    "append":             "k kkk kk kk kkk r r kk kk k",
+    "append by key":      "r kkk rr rk kkk r r kk kk k",
+    "upsert of new keys": "r kkk rr rk kkk r r kk kk k",
+    "upsert":             "r krr rr rr krk r r kk kk k",
     "delete":             "r krr rr rr krk r r kk kk k",
     "update":             "r krr rr rr krk r r kk kk k",
-    "overwrite":          "r rrr rr rr rrr r k kk kk k",
+    "overwrite":          "r rrr rr rr rrr r r kk kk k",
     "restore":            "r rrr rr rr rrr r r kk kk k",
-    "compact":            "k krc kr cc kck r k kk kk k",
+    "compact":            "k krc kr cc kck r r kk kk k",
     "columns":            "k kkk kk kk kkk r r kk kk k",
     "tag":                "k kkk kk kk kkk k k rk kk k",
     "settings":           "k kkk kk kk kkk k k kk rk k",

@@ -1,4 +1,4 @@
-"""A writer is killed (SIGKILL) wherever it is: the table has what it was told, at most one operation more, and that whole."""
+"""A writer is killed (SIGKILL) wherever it is: what it was told is there, and at most one operation more."""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ def asked(place, commits=None, **job):
 
 def compete(crew, place, commits=None, key=None):
     """Make a table, let eight writers append to it, and check that each row of each of them is there once."""
-    table = create_table(
-        place.uri, schema=SCHEMA, key=key, storage_options=place.options or None, commits=commits
-    )
+    table = create_table(place.uri, schema=SCHEMA, key=key, storage_options=place.options or None, commits=commits)
     told = crew.run([asked(place, commits, role="appender", count=APPENDS, rows=ROWS)] * WRITERS)
     assert [one.facts for one in told if one.error] == []
     assert sorted(one.version for one in told) == list(range(1, WRITERS * APPENDS + 1))
@@ -49,8 +47,10 @@ def test_append__many_processes_on_s3__each_row_is_there_once(places, crew, name
     compete(crew, places.store(name))
 
 
-@pytest.mark.parametrize("lie", ["always", "check-then-put"])
-@pytest.mark.parametrize("commits", ["sqlite", "redis", "postgresql"])
+@pytest.mark.parametrize(
+    ("lie", "commits"),
+    [("always", "sqlite"), ("always", "redis"), ("always", "postgresql"), ("check-then-put", "sqlite")],
+)
 def test_append__many_processes_on_a_lying_store_behind_a_commit_store__each_row_is_there_once(
     places, crew, lie, commits
 ):
@@ -85,3 +85,22 @@ def test_append__many_processes_bring_the_same_new_key__one_has_it_and_the_other
     rows = table.scan().to_arrow()
     assert dict(zip(rows["id"].to_pylist(), rows["score"].to_pylist(), strict=True)) == winners
     assert table.count() == rounds
+
+
+def test_append__threads_of_several_processes_share_handles__each_row_is_there_once(places, crew):
+    place = places.store("file")
+    table = create_table(place.uri, schema=KEYED, key="id")
+    told = crew.run([asked(place, role="threads", count=10, number=number) for number in (1, 2, 3)])
+    assert {one.error for one in told} == {"", "duplicate-key"}
+    made = [one for one in told if one.made]
+    assert [one.facts["counts"] for one in made] == [[len(one.operation["rows"]), 0, 0] for one in made]
+    rows = [row for one in made for row in one.operation["rows"]]
+    assert len(rows) == 3 * 8 * 10 * 10 + 10
+    there = table.scan().to_arrow().to_pylist()
+    assert sorted(there, key=lambda row: row["id"]) == sorted(rows, key=lambda row: row["id"])
+    assert table.version < len(made), "threads share versions"
+    assert set(range(1, table.version + 1)) == {one.version for one in made}
+    for one in made:
+        first = one.operation["rows"][0]["id"]
+        assert table.at(version=one.version).get([first]).num_rows == 1
+        assert table.at(version=one.version - 1).get([first]).num_rows == 0

@@ -125,8 +125,8 @@ def is_right(mine, facts, race) -> bool:
 
 @pytest.mark.parametrize("mine", OPERATIONS)
 def test_operation__another_gets_in_first__the_table_is_what_their_order_gives(mine):
-    for theirs in OPERATIONS:
-        race, facts = run(OPERATIONS[mine], [OPERATIONS[theirs]])
+    for theirs, operation in OPERATIONS.items():
+        race, facts = run(OPERATIONS[mine], [operation])
         assert race.store.pending == 0
         assert len(BEFORE) < race.rival.version
         assert is_right(OPERATIONS[mine], facts, race), f"{mine} | {theirs}: {facts}"
@@ -186,4 +186,20 @@ def test_transaction__adds_a_column_and_rows_with_it_while_another_adds_one__is_
     race.table.refresh()
     assert "mine" not in race.table.schema.names
     add()
-    assert race.table.get([100, 0], ["theirs", "mine"]).to_pylist() == [{"theirs": 1, "mine": 3}, {"theirs": 1, "mine": 2}]
+    assert race.table.get([100, 0], ["theirs", "mine"]).to_pylist() == [
+        {"theirs": 1, "mine": 3},
+        {"theirs": 1, "mine": 2},
+    ]
+
+
+@pytest.mark.parametrize("name", ["delete of nothing", "append of a key that is there"])
+def test_operation__others_append_all_the_time__is_told_soon_that_there_is_nothing_to_do(name):
+    race = Race()
+    for nth in range(1, 101):
+        race.store.before("*", lambda nth=nth: race.rival.append(rows(1000 + nth)), nth=nth)
+    if name == "delete of nothing":
+        assert race.table.delete("id < 0").operation == "none"
+    else:
+        with pytest.raises(DuplicateKeyError):
+            race.table.append(rows(30))
+    assert race.store.pending > 50, "it waited until the others rested"

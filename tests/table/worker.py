@@ -1,14 +1,15 @@
 """A writer of tables in a process of its own, which takes one job after another.
 
-A job is a line of JSON on its input: ``{"uri", "options", "commits", "role", "number", "told": path, ...}``. It opens the
-table, says ``{"ready"}``, and for each "go" line runs one round of its role and says ``{"did"}``. What it tries and what
-it is told goes to the file ``told``, a line when an operation begins and a line when it ends: a kill loses neither.
+A job is a line of JSON on its input: ``{"uri", "options", "commits", "role", "number", "told": path, ...}``. It opens
+the table, says ``{"ready"}``, and for each "go" line runs one round of its role and says ``{"did"}``. What it tries and
+what it is told goes to the file ``told``, a line when an operation begins and one when it ends: a kill loses neither.
 With ``"fork"`` a child does the job, which can be killed alone (its id is in ``ready``).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import random
@@ -17,7 +18,6 @@ import time
 import traceback
 
 import roles
-
 from siltstone.api import open_table
 from siltstone.env import Env
 from siltstone.errors import SiltstoneError
@@ -33,23 +33,23 @@ def note(file, **facts) -> None:
 
 
 class Book:
-    """Runs operations and writes down what was told of them."""
+    """Runs operations and writes down what was told of them. Threads may share it."""
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self._number = 0
+        self._numbers = itertools.count(1)
 
     def __call__(self, table, operation: dict) -> dict:
         """Perform an operation; what came of it is returned and noted, errors too."""
-        self._number += 1
-        note(self._file, n=self._number, operation=operation)
+        number = next(self._numbers)
+        note(self._file, n=number, operation=operation)
         try:
             facts = roles.perform(table, operation)
         except SiltstoneError as error:
             facts = {"error": error.kind, "message": str(error), "trace": traceback.format_exc()}
         except Exception as error:
             facts = {"error": f"bare {type(error).__name__}", "message": str(error), "trace": traceback.format_exc()}
-        note(self._file, n=self._number, **facts)
+        note(self._file, n=number, **facts)
         return facts
 
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verb ``version``."""
-    add_verb(verbs, "version", _version, says="What is installed here.", teaches="Example:\n  siltstone version --json")
+    shape = ("siltstone", "python", "obstore", "format", "frame", "commit_stores")
+    teaches = "Example:\n  siltstone version --json"
+    add_verb(verbs, "version", _version, says="What is installed here.", teaches=teaches, shape=shape)
 
 
 def _version(_: argparse.Namespace, output: Output) -> int:

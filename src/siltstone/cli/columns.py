@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from siltstone.cli.documents import column_documents, say_columns, say_version
+from siltstone.cli.documents import COLUMNS_SHAPE, WRITE_SHAPE, column_documents, say_columns, say_version
 from siltstone.cli.errors import DONE, UsageError
 from siltstone.cli.opening import reading, writing
 from siltstone.cli.options import add_group, add_table, add_verb
@@ -34,11 +34,11 @@ Example:
   siltstone column list reviews@3
 """
 _ADD = """\
-Rows that are there have the default in it, or null.
+Rows that are there have the default in it, or null. Only booleans, numbers and texts can have a default.
 
 Examples:
   siltstone column add reviews lang string
-  siltstone column add reviews score "decimal128(5, 2)" --default 0.00
+  siltstone column add reviews votes int64 --default 0
 """
 _DROP = """\
 Earlier versions still have it.
@@ -62,26 +62,32 @@ Examples:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verbs that work on columns."""
-    group = add_group(verbs, "column", says="See and change the columns of a table.", teaches=_COLUMN)
-    parser = add_verb(group, "list", _list, says="List the columns.", teaches=_LIST)
+    group = add_group(
+        verbs,
+        "column",
+        says="See and change the columns of a table.",
+        teaches=_COLUMN,
+        inside=("list", "add", "drop", "rename", "widen"),
+    )
+    parser = add_verb(group, "list", _list, says="List the columns.", teaches=_LIST, shape=COLUMNS_SHAPE)
     add_table(parser, reads=True)
 
-    parser = add_verb(group, "add", _add, says="Add a column.", teaches=_ADD)
+    parser = add_verb(group, "add", _add, says="Add a column.", teaches=_ADD, shape=WRITE_SHAPE)
     add_table(parser)
     _add_name(parser)
     parser.add_argument("type", metavar="TYPE", help="as in `siltstone create --schema`")
     parser.add_argument("--default", metavar="VALUE", help="what rows have that are there, written as in CSV")
 
-    parser = add_verb(group, "drop", _drop, says="Drop a column.", teaches=_DROP)
+    parser = add_verb(group, "drop", _drop, says="Drop a column.", teaches=_DROP, shape=WRITE_SHAPE)
     add_table(parser)
     _add_name(parser)
 
-    parser = add_verb(group, "rename", _rename, says="Rename a column.", teaches=_RENAME)
+    parser = add_verb(group, "rename", _rename, says="Rename a column.", teaches=_RENAME, shape=WRITE_SHAPE)
     add_table(parser)
     _add_name(parser)
     parser.add_argument("to", metavar="TO", help="its new name")
 
-    parser = add_verb(group, "widen", _widen, says="Let a column hold more values.", teaches=_WIDEN)
+    parser = add_verb(group, "widen", _widen, says="Let a column hold more values.", teaches=_WIDEN, shape=WRITE_SHAPE)
     add_table(parser)
     _add_name(parser)
     parser.add_argument("type", metavar="TYPE", nargs="?", help="the wider type")

@@ -35,6 +35,7 @@ WRITERS = 4
 ENTRIES_EACH = 10
 ENTRIES_BEFORE_THE_KILL = 5
 
+_SHAPE = ("ok", "seconds", "steps")
 _TEACHES = """\
 Writes with several processes at once to a directory and to an S3 server that lies, kills a writer, fences
 another; then makes a table, lets processes append to it at once, corrects, deletes, looks back, compacts and reads
@@ -48,7 +49,9 @@ Examples:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verb ``demo``."""
-    parser = add_verb(verbs, "demo", _demo, says="See siltstone at work on this machine.", teaches=_TEACHES)
+    parser = add_verb(
+        verbs, "demo", _demo, says="See siltstone at work on this machine.", teaches=_TEACHES, shape=_SHAPE
+    )
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="leave logs and tables in this directory, which must be new"
     )

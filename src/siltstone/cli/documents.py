@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from siltstone.table.versions import Version
 
 
+VERSION_SHAPE = (
+    "version", "time", "operation", "inserted", "updated", "deleted", "fragments_added", "fragments_removed", "once",
+    "message", "op",
+)  # fmt: skip
+WRITE_SHAPE = ("uri", "changed", *VERSION_SHAPE)
+COLUMNS_SHAPE = ("uri", "version", "key", "columns")
+
+
 def version_document(version: Version) -> dict[str, Any]:
     """A version as JSON, for scripts: keys are added, never renamed."""
     return {

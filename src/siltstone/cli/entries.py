@@ -15,6 +15,7 @@ from siltstone.cli.table_check import is_table
 from siltstone.errors import InvalidInputError, NotFoundError, SiltstoneError
 from siltstone.format.records import BODY_BYTES_MAX
 from siltstone.log import Entry, Log, Mark, open_log
+from siltstone.log.truncate import Truncation
 
 if TYPE_CHECKING:
     import argparse
@@ -59,13 +60,22 @@ Example:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verbs that work on one log."""
-    group = add_group(verbs, "entries", says="Read and write raw logs.", teaches=_ENTRIES)
-    parser = add_verb(group, "list", _list, says="List the entries of a log.", teaches=_LIST)
+    group = add_group(
+        verbs, "entries", says="Read and write raw logs.", teaches=_ENTRIES, inside=("list", "add", "truncate")
+    )
+    parser = add_verb(
+        group,
+        "list",
+        _list,
+        says="List the entries of a log.",
+        teaches=_LIST,
+        shape=("uri", "log", "floor", "tip", "epoch", "entries"),
+    )
     add_store(parser, what="the log")
     parser.add_argument("--limit", type=whole_number, default=LIMIT_DEFAULT, metavar="N", help="default: %(default)s")
     parser.add_argument("--after", type=whole_number, metavar="POSITION", help="only entries behind this one")
 
-    parser = add_verb(group, "add", _add, says="Add entries to a log.", teaches=_ADD)
+    parser = add_verb(group, "add", _add, says="Add entries to a log.", teaches=_ADD, shape=("uri", "log", "appended"))
     add_store(parser, what="the log")
     parser.add_argument("files", metavar="FILE", nargs="+", help="a file, or - for standard input")
     parser.add_argument("--create", action="store_true", help="make the log where there is none")
@@ -74,7 +84,14 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--epoch", type=whole_number, help="write as the owner of this epoch; exit code 3 where fenced")
     parser.add_argument("--writer", default="", metavar="NAME", help="a label that entries carry")
 
-    parser = add_verb(group, "truncate", _truncate, says="Remove the beginning of a log.", teaches=_TRUNCATE)
+    parser = add_verb(
+        group,
+        "truncate",
+        _truncate,
+        says="Remove the beginning of a log.",
+        teaches=_TRUNCATE,
+        shape=("uri", "log", *Truncation._fields),
+    )
     add_store(parser, what="the log")
     parser.add_argument("--until", type=whole_number, required=True, metavar="POSITION", help="the first entry to keep")
 

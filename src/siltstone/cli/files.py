@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
@@ -32,7 +33,7 @@ from siltstone.errors import (
     SchemaMismatchError,
     SiltstoneError,
 )
-from siltstone.table.types import is_nested, shown
+from siltstone.table.types import is_bytes, is_nested, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -285,9 +286,9 @@ def _read_csv(stream: Any, schema: pa.Schema) -> Iterator[pa.Table]:
 def _from_csv(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type == field.type:
         return array
-    blank = pa.compute.equal(array, "")
-    if pa.compute.any(blank).as_py():  # quoted, and yet no text
-        array = pa.compute.if_else(blank, None, array)
+    blank = pc.equal(array, "")
+    if not is_bytes(field.type) and pc.any(blank).as_py():  # quoted, and yet no value
+        array = pc.if_else(blank, None, array)
     return typed_column(array, field)
 
 

@@ -44,11 +44,20 @@ Examples:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verbs ``verify`` and ``repair``."""
-    parser = add_verb(verbs, "verify", _verify, says="Check every log and table below a URI.", teaches=_VERIFY)
+    parser = add_verb(
+        verbs,
+        "verify",
+        _verify,
+        says="Check every log and table below a URI.",
+        teaches=_VERIFY,
+        shape=("ok", "logs", "tables"),
+    )
     add_store(parser, what="where the logs and tables are")
     parser.add_argument("--deep", action="store_true", help="read every file of a table and compare its checksum")
 
-    parser = add_verb(verbs, "repair", _repair, says="Mend the logs below a URI.", teaches=_REPAIR)
+    parser = add_verb(
+        verbs, "repair", _repair, says="Mend the logs below a URI.", teaches=_REPAIR, shape=("ok", "dry_run", "logs")
+    )
     add_store(parser, what="where the logs are")
     parser.add_argument("--dry-run", action="store_true", help="only say what is wrong and what could be mended")
     parser.add_argument(
@@ -164,6 +173,8 @@ def _show_table(table: TableReport, output: Output) -> None:
         vectors = f", {_count(table.vectors, 'object')} of deletion vectors" if table.vectors else ""
         read = "all of them read" if table.deep else "their sizes compared"
         output.line(f"  version {table.version}, {_count(table.rows, 'row')} in {files}{vectors}, {read}")
+    for note in table.notes:
+        output.line(f"  {output.paint('note', 'yellow')}: {clean(note)}")
     for problem in table.problems:
         _show_problem(problem, problem.object or "the table", output)
 

@@ -123,17 +123,16 @@ def _diagnose(line: bytes, wire: pa.Schema, schema: pa.Schema, said: str) -> tup
         if name not in wire.names:
             return f"it has {shown(name)}, which the first row has not", "give it in all rows, or in none"
     for field in wire:
-        if field.name in found and not _fits(line, field):
+        if field.name in found and not _fits(found[field.name], field):
             value = shown(msgspec.json.encode(found[field.name]).decode())[1:-1]
             kind = schema.field(field.name).type
             return f"column {shown(field.name)}: {value} is no {shown_type(kind)}", hint_for(kind)
     return shown(said.partition("\n")[0])[1:-1], "write one JSON object on each line"
 
 
-def _fits(line: bytes, field: pa.Field) -> bool:
-    options = pjson.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
+def _fits(value: Any, field: pa.Field) -> bool:
     try:
-        pjson.read_json(io.BytesIO(line), parse_options=options)
+        _parse([msgspec.json.encode({field.name: value})], pa.schema([field]))
     except pa.ArrowException:
         return False
     return True

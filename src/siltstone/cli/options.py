@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from siltstone.cli.output import Output
 
     Verb = Callable[[argparse.Namespace, Output], int]
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse names it nowhere else
+    Verbs = argparse._SubParsersAction["Parser"]  # noqa: SLF001 - argparse names it nowhere else
 
 _PREFIXES = ("aws_", "azure_storage_", "azure_", "google_")
 _JSON = "print one JSON document instead of text"
@@ -30,31 +30,25 @@ _JSON_ROWS = "print rows as JSON lines"
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints look like every other error."""
 
+    default_verb = ""  # of a group: the one that is meant where none is named
+    verbs: tuple[str, ...] = ()
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"see `{self.prog} --help`")
 
-
-class GroupParser(Parser):
-    """A parser of several verbs, one of which is meant where none is named."""
-
-    default = ""
-
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = list(args or ())
-        named = words[:1] and (words[0] in {"-h", "--help"} or words[0] in _choices(self))
-        if self.default and words and not named:
-            words = [self.default, *words]
-        return super().parse_known_args(words, namespace)
-
-
-def _choices(parser: argparse.ArgumentParser) -> Sequence[str]:
-    return [name for action in parser._actions if action.choices for name in action.choices]  # noqa: SLF001
+        if self.default_verb and args and args[0] not in {"-h", "--help", *self.verbs}:
+            args = [self.default_verb, *args]
+        return super().parse_known_args(args, namespace)
 
 
 def add_verb(
-    verbs: Verbs, name: str, run: Verb, *, says: str, teaches: str, rows: bool = False
-) -> argparse.ArgumentParser:
-    """A verb with its help: one sentence, then what it does and an example. ``rows``: its JSON is lines."""
+    verbs: Verbs, name: str, run: Verb, *, says: str, teaches: str, shape: Sequence[str] = (), rows: bool = False
+) -> Parser:
+    """A verb with its help: one sentence, then what it does and an example.
+
+    ``shape`` is the keys of its JSON document, which scripts rely on; ``rows`` says that its JSON is lines instead.
+    """
     parser = verbs.add_parser(
         name,
         help=says,
@@ -62,13 +56,13 @@ def add_verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run, rows=rows)
-    parser.add_argument("--json", action="store_true", help=_JSON_ROWS if rows else _JSON)
+    parser.set_defaults(run=run, rows=rows, shape=tuple(shape))
+    parser.add_argument("--json", action="store_true", help=_JSON_ROWS if rows else f"{_JSON}: {', '.join(shape)}")
     return parser
 
 
-def add_group(verbs: Verbs, name: str, *, says: str, teaches: str, default: str = "") -> Verbs:
-    """A noun with verbs of its own; ``default`` is the one that is meant where none is named."""
+def add_group(verbs: Verbs, name: str, *, inside: Sequence[str], says: str, teaches: str, default: str = "") -> Verbs:
+    """A noun with verbs ``inside``; ``default`` is the one that is meant where none is named."""
     parser = verbs.add_parser(
         name,
         help=says,
@@ -76,8 +70,7 @@ def add_group(verbs: Verbs, name: str, *, says: str, teaches: str, default: str 
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.__class__ = GroupParser
-    parser.default = default  # type: ignore[attr-defined]
+    parser.default_verb, parser.verbs = default, tuple(inside)
     return parser.add_subparsers(dest="action", metavar="VERB", required=True, parser_class=Parser, title="verbs")
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 64 * 1024
 
+_SHAPE = ("object", "kind", "role", "bytes", "digest", "record", "doubts", "body (of some)", "parts (of some)")
 _SHOW = """\
 Of logs: identities, entries, witnesses, staged proposals, floors and hints. Of tables: versions (as the entries of
 their log), fragments, deletion vectors and rollups. Bodies that are no changes of a table are shown as JSON or text
@@ -40,7 +41,7 @@ Examples:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verb ``show``."""
-    parser = add_verb(verbs, "show", _show, says="Print an object of siltstone readably.", teaches=_SHOW)
+    parser = add_verb(verbs, "show", _show, says="Print an object of siltstone readably.", teaches=_SHOW, shape=_SHAPE)
     add_store(parser, what="the object", name="object", commits=False)
 
 

@@ -29,6 +29,10 @@ Examples:
   siltstone check-store s3://bucket --commits postgresql://me@db.example.com/commits
 """
 
+_SHAPE = (
+    "uri", "kind", "safe", "store_safe", "known_good", "guard", "verdict", "findings", "remedies", "commits",
+)  # fmt: skip
+
 # One line for each family, with what tells it from the others.
 _REMEDIES = {
     "sqlite": ("sqlite:///path/to/claims.db", "all writers on one machine"),
@@ -42,7 +46,9 @@ _REMEDIES = {
 
 def add_verbs(verbs: Verbs) -> None:
     """The verb ``check-store``."""
-    parser = add_verb(verbs, "check-store", _check_store, says="Are tables safe on this store?", teaches=_TEACHES)
+    parser = add_verb(
+        verbs, "check-store", _check_store, says="Are tables safe on this store?", teaches=_TEACHES, shape=_SHAPE
+    )
     add_store(parser, what="the store to try")
 
 

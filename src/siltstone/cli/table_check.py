@@ -82,18 +82,21 @@ def check_tables(
         if not (report.log and (report.root == paths.LOG or report.root.endswith(f"/{paths.LOG}"))):
             continue
         root = report.root.removesuffix(paths.LOG)
-        with open_store(f"{uri.rstrip('/') or '/'}/{root}" if root else uri, storage_options) as store:
+        with open_store(f"{uri.rstrip('/')}/{root}" if root else uri, storage_options) as store:
             decides = commits if report.decided_by != "the object store" else None
             with open_log(store, root=paths.LOG, commits=decides, probe=False) as log:
                 if is_table(log) or any(True for _ in store.list(paths.ROLLUPS)):
-                    found.append(_check(log, store, root, deep=deep, progress=progress))
+                    found.append(_check(log, store, report, deep=deep, progress=progress))
     return found
 
 
-def _check(log: Log, store: Store, root: str, *, deep: bool, progress: Progress) -> TableReport:
+def _check(log: Log, store: Store, report: LogReport, *, deep: bool, progress: Progress) -> TableReport:
+    root = report.root.removesuffix(paths.LOG)
     try:
         state = History(log).newest()
     except SiltstoneError as error:
+        if not report.ok:  # what is wrong was said of the log
+            return TableReport(store.uri, root, -1, deep=deep, notes=(f"its files were not checked: {error.message}",))
         where = str(error.facts.get("object", ""))
         problem = Problem("corrupt", f"its versions can't be read: {error.message}", object=where)
         return TableReport(store.uri, root, -1, deep=deep, problems=(problem,))

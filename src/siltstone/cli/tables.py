@@ -70,7 +70,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_table(parser, reads=True)
     _add_columns(parser)
     parser.add_argument("--where", metavar="CONDITION", help="only rows that match this SQL condition")
-    parser.add_argument("--limit", type=whole_number, metavar="N", help="at most so many rows")
+    _add_limit(parser)
     add_output(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--count", action="store_true", help="only say how many rows there are")
@@ -82,6 +82,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--table", action="append", default=[], dest="tables", metavar="NAME=TABLE", help="one more; may be repeated"
     )
+    _add_limit(parser)
     add_output(parser)
 
     parser = add_verb(verbs, "get", _get, says="Read the rows with some keys.", teaches=_GET, rows=True)
@@ -95,12 +96,16 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--since", type=whole_number, required=True, metavar="N", help="changes after this version")
     parser.add_argument("--until", type=whole_number, metavar="N", help="up to this version; default: the newest")
     _add_columns(parser)
-    parser.add_argument("--limit", type=whole_number, metavar="N", help="at most so many rows")
+    _add_limit(parser)
     add_output(parser)
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", action="append", metavar="NAMES", help="only these, with commas between them")
+
+
+def _add_limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=whole_number, metavar="N", help="at most so many rows")
 
 
 def _columns(arguments: argparse.Namespace) -> list[str] | None:
@@ -129,14 +134,13 @@ def _scan(arguments: argparse.Namespace, output: Output) -> int:
 
 def _say_rows(target: Target, rows: int, output: Output, *, cut: bool) -> None:
     """On a terminal, what people want to know behind the rows; in a pipe nothing but rows."""
+    count = "1 row" if rows == 1 else f"{rows:,} rows"
     if target.path is not None:
-        output.note(f"{rows:,} rows written to {clean(target.path)}")
+        output.note(f"{count} written to {clean(target.path)}")
     elif target.rows_max is not None:
         more = cut and rows >= target.rows_max
-        shown_rows = (
-            f"the first {rows} rows; --limit N shows more, --output FILE writes all" if more else f"{rows} rows"
-        )
-        output.line(output.paint(f"({shown_rows})", "dim"))
+        text = f"the first {count}; --limit N shows more, --output FILE writes all" if more else count
+        output.line(output.paint(f"({text})", "dim"))
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -168,8 +172,9 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
                 raise UsageError(f"two tables are called {name!a}", hint="choose another name")
             others[name] = stack.enter_context(opened(parse_named(text), arguments))
         result = table.sql(arguments.query, **others)
-        rows = target.write(result.schema, _first(result.to_batches(), target.rows_max), what="sql")
-        _say_rows(target, rows, output, cut=True)
+        limit = arguments.limit if arguments.limit is not None else target.rows_max
+        rows = target.write(result.schema, _first(result.to_batches(), limit), what="sql")
+        _say_rows(target, rows, output, cut=arguments.limit is None)
     return DONE
 
 

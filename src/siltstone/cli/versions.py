@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from siltstone.cli.documents import rows_text, say_version, time_text, version_document
+from siltstone.cli.documents import VERSION_SHAPE, WRITE_SHAPE, rows_text, say_version, time_text, version_document
 from siltstone.cli.errors import DONE, UsageError
 from siltstone.cli.opening import Named, opened, parse_named, reading, writing
 from siltstone.cli.options import add_group, add_table, add_verb, whole_number
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from siltstone.cli.output import Output
 
 LIMIT_DEFAULT = 20
+
+_UNTAGGED = ("uri", "tag", *VERSION_SHAPE)
+_TAGGED = (*_UNTAGGED, "tagged")
+_COMPACTED = (
+    "uri", "version", "versions", "rows", "fragments_before", "fragments_after", "bytes_before", "bytes_after",
+)  # fmt: skip
 
 _LOG = """\
 Newest first: when each version was made, by which operation, what it did to rows, its tags and its message.
@@ -69,25 +75,40 @@ Example:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verbs that work on versions."""
-    parser = add_verb(verbs, "log", _log, says="List the versions of a table.", teaches=_LOG)
+    parser = add_verb(
+        verbs, "log", _log, says="List the versions of a table.", teaches=_LOG, shape=("uri", "version", "versions")
+    )
     add_table(parser, reads=True)
     parser.add_argument("--limit", type=whole_number, default=LIMIT_DEFAULT, metavar="N", help="default: %(default)s")
 
-    group = add_group(verbs, "tag", says="Name versions of a table.", teaches=_TAG, default="create")
-    parser = add_verb(group, "create", _tag, says="Give a version a name.", teaches=_TAG_CREATE)
+    group = add_group(
+        verbs,
+        "tag",
+        says="Name versions of a table.",
+        teaches=_TAG,
+        inside=("create", "list", "delete"),
+        default="create",
+    )
+    parser = add_verb(group, "create", _tag, says="Give a version a name.", teaches=_TAG_CREATE, shape=_TAGGED)
     add_table(parser)
     parser.add_argument("name", metavar="NAME", help="letters, digits and _ . - and not digits alone")
     parser.add_argument("--version", type=whole_number, metavar="N", help="default: the newest")
-    parser = add_verb(group, "list", _tag_list, says="List the tags of a table.", teaches=_TAG_LIST)
+    parser = add_verb(
+        group, "list", _tag_list, says="List the tags of a table.", teaches=_TAG_LIST, shape=("uri", "version", "tags")
+    )
     add_table(parser, reads=True)
-    parser = add_verb(group, "delete", _tag_delete, says="Remove a tag.", teaches=_TAG_DELETE)
+    parser = add_verb(group, "delete", _tag_delete, says="Remove a tag.", teaches=_TAG_DELETE, shape=_UNTAGGED)
     add_table(parser)
     parser.add_argument("name", metavar="NAME", help="the tag")
 
-    parser = add_verb(verbs, "restore", _restore, says="Bring an earlier version back.", teaches=_RESTORE)
+    parser = add_verb(
+        verbs, "restore", _restore, says="Bring an earlier version back.", teaches=_RESTORE, shape=WRITE_SHAPE
+    )
     add_table(parser, reads=True)
 
-    parser = add_verb(verbs, "compact", _compact, says="Rewrite a table into fewer files.", teaches=_COMPACT)
+    parser = add_verb(
+        verbs, "compact", _compact, says="Rewrite a table into fewer files.", teaches=_COMPACT, shape=_COMPACTED
+    )
     add_table(parser)
 
 
@@ -161,17 +182,7 @@ def _restore(arguments: argparse.Namespace, output: Output) -> int:
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
     with writing(arguments) as table:
         done = table.compact(progress=Progress(output, "compact").done)
-        found: dict[str, Any] = {
-            "uri": table.uri,
-            "version": done.version,
-            "versions": done.versions,
-            "rows": done.rows,
-            "fragments_before": done.fragments_before,
-            "fragments_after": done.fragments_after,
-            "bytes_before": done.bytes_before,
-            "bytes_after": done.bytes_after,
-        }
-        output.result(found)
+        output.result({"uri": table.uri} | {name: getattr(done, name) for name in _COMPACTED[1:]})
     if not done.versions:
         output.line(f"nothing to do: {done.fragments_after} fragments, version {done.version}")
         return DONE

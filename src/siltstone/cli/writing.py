@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.api import create_table, open_table
-from siltstone.cli.documents import column_documents, say_columns, say_version
+from siltstone.cli.documents import COLUMNS_SHAPE, WRITE_SHAPE, column_documents, say_columns, say_version
 from siltstone.cli.errors import DONE, UsageError
 from siltstone.cli.files import FORMATS, Rows, find_inputs
 from siltstone.cli.inference import infer_schema
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from siltstone.cli.output import Output
     from siltstone.table.versions import Version
 
+_CREATED = (*COLUMNS_SHAPE, "created")
 _CREATE = """\
 Columns come from --schema, or from a file of rows with --like. Key columns tell rows apart: no two rows have the
 same key. Types: bool, int8 to int64, uint8 to uint64, float, double, string, binary, date32, timestamp[us, UTC],
@@ -78,7 +79,7 @@ Examples:
 
 def add_verbs(verbs: Verbs) -> None:
     """The verbs that make tables and change rows."""
-    parser = add_verb(verbs, "create", _create, says="Create a table.", teaches=_CREATE)
+    parser = add_verb(verbs, "create", _create, says="Create a table.", teaches=_CREATE, shape=_CREATED)
     add_table(parser)
     columns = parser.add_mutually_exclusive_group(required=True)
     columns.add_argument("--schema", metavar="TEXT", help="the columns: names and types, with commas between them")
@@ -92,18 +93,18 @@ def add_verbs(verbs: Verbs) -> None:
         ("upsert", _upsert, "Add rows, or replace those with the same key.", _UPSERT),
         ("overwrite", _overwrite, "Replace all rows of a table.", _OVERWRITE),
     ):
-        parser = add_verb(verbs, name, run, says=says, teaches=teaches)
+        parser = add_verb(verbs, name, run, says=says, teaches=teaches, shape=WRITE_SHAPE)
         add_table(parser)
         parser.add_argument("files", metavar="FILE", nargs="+", help="a file of rows, or - for standard input")
         parser.add_argument("--format", choices=FORMATS, help="the format of all files; default: by their names")
         add_transaction(parser)
 
-    parser = add_verb(verbs, "delete", _delete, says="Delete rows of a table.", teaches=_DELETE)
+    parser = add_verb(verbs, "delete", _delete, says="Delete rows of a table.", teaches=_DELETE, shape=WRITE_SHAPE)
     add_table(parser)
     _add_choice(parser)
     add_transaction(parser)
 
-    parser = add_verb(verbs, "update", _update, says="Give columns new values.", teaches=_UPDATE)
+    parser = add_verb(verbs, "update", _update, says="Give columns new values.", teaches=_UPDATE, shape=WRITE_SHAPE)
     add_table(parser)
     parser.add_argument(
         "--set", action="append", required=True, metavar="COLUMN=EXPRESSION", help="a new value; may be repeated"

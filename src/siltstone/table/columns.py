@@ -50,6 +50,8 @@ class Limits:
             lows, highs = self._ascending
             value = ordered.item()
             return list(range(bisect_left(highs, value), bisect_right(lows, value)))
+        if not self.some.any():
+            return []
         first = np.searchsorted(ordered, self.lows, "left")
         found = self.some & (np.searchsorted(ordered, self.highs, "right") > first)
         places: list[int] = np.flatnonzero(found).tolist()
@@ -126,6 +128,7 @@ class Plan:
         except pa.ArrowException as error:
             raise CorruptionError(
                 f"{self.name} holds values of column {field.name!a} that are not of type {kind}: {_first_line(error)}",
+                hint="restore it from a copy",
                 object=self.name,
             ) from error
 
@@ -147,7 +150,9 @@ def file_type(plan: Plan, footer: Footer) -> FileType:
         )
     except (pa.ArrowException, OSError, IndexError) as error:
         raise CorruptionError(
-            f"{plan.name} is damaged: its schema can't be read: {_first_line(error)}", object=plan.name
+            f"{plan.name} is damaged: its schema can't be read: {_first_line(error)}",
+            hint="restore it from a copy",
+            object=plan.name,
         ) from error
 
 
@@ -158,7 +163,8 @@ def limits(
     if not _fits(found.arrow, wanted) or (kinds.is_decimal(wanted) and found.stored in _INTEGERS):
         return None
     if not some.any():
-        return Limits(np.zeros(len(some)), np.zeros(len(some)), some)
+        nothing = np.full(len(some), "" if kinds.is_string(wanted) else 0, object if kinds.is_string(wanted) else None)
+        return Limits(nothing, nothing, some)
     # Where there are only nulls any value will do: nobody looks at it.
     first = int(np.argmax(some))
     try:
@@ -303,6 +309,8 @@ def _values(plain: Sequence[bytes], found: pa.DataType, wanted: pa.DataType) -> 
         objects = np.empty(len(plain), dtype=object)
         objects[:] = [int.from_bytes(one, "big", signed=True) for one in plain]
         return objects
+    if any(len(one) != len(plain[0]) for one in plain):
+        return None
     data = b"".join(plain)
     if kinds.is_boolean(wanted):
         return np.frombuffer(data, np.uint8, count=len(plain)).astype(np.int64)

@@ -55,6 +55,7 @@ def commit(
     """
     op = tools.env.ids.new()
     prepared: _Prepared | None = None
+    looked = False  # whether ``state`` was the newest at some time since the call
     for _ in tools.env.tries(most_s=WAIT_MOST_S):
         for _ in range(STEPS_BY_HAND):
             if once and once in state.once:
@@ -62,11 +63,11 @@ def commit(
             try:
                 prepared = prepared or _prepare(tools, state, works, base=base, once=once, message=message)
             except (InvalidInputError, ConflictError):
-                if _is_newest(history, state):
+                if looked or _is_newest(history, state):
                     raise
                 break
             if is_empty(prepared.change):
-                if _is_newest(history, state):
+                if looked or _is_newest(history, state):
                     return Committed(state, state.version, None)
                 break
             step, landed = _attempt(history, state, prepared, op=op, time_ms=tools.env.clock.wall_ms())
@@ -78,7 +79,7 @@ def commit(
             prepared = _judge(prepared, [landed])
         newest = history.refresh(state)
         prepared = _judge(prepared, newest.steps_since(state))
-        state = newest
+        state, looked = newest, True
     raise ConflictError(
         f"other writers were first all the time for {tools.env.patience_s} s",
         hint="try again; fewer writers, or more rows in one version, help",

@@ -23,21 +23,21 @@ from siltstone.errors import ConflictError, InvalidInputError
 from siltstone.table.commit import commit
 from siltstone.table.compact_plan import GROUP_ROWS, Limits, Plan, Worth, plan_compaction
 from siltstone.table.compact_ranges import KeyRanges
+from siltstone.table.evolve import still_reads
 from siltstone.table.fragment import BYTES_PER_FRAGMENT, ROWS_PER_FRAGMENT, FragmentWriter
 from siltstone.table.keys import sort_order
 from siltstone.table.operations import Work
 from siltstone.table.reading import Reading
-from siltstone.table.schema import arrow_type, key_fields
+from siltstone.table.schema import key_fields
 from siltstone.table.stream import in_order, pace_for
 from siltstone.table.tasks import tasks
-from siltstone.table.types import widens
 from siltstone.table.vectors import Deleted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from siltstone.format.rollup import Live
-    from siltstone.format.table import Field, Fragment, Schema
+    from siltstone.format.table import Fragment, Schema
     from siltstone.table.draft import Draft
     from siltstone.table.fragment import Written
     from siltstone.table.fragments import Fragments
@@ -127,20 +127,6 @@ def _replaced(what: str, source: Source) -> ConflictError:
     return ConflictError(
         f"fragment {source.live.fragment.name} {what} while it was rewritten", hint="nothing was changed; run it again"
     )
-
-
-def still_reads(written: Schema, now: Schema) -> bool:
-    """Whether fragments written with one schema hold all that another one asks for.
-
-    A restore may bring a column back that was dropped, or make one narrower again.
-    """
-    had = {one.id: one for one in written.fields}
-    return all(one.id >= written.next_id if one.id not in had else _still_fits(had[one.id], one) for one in now.fields)
-
-
-def _still_fits(written: Field, now: Field) -> bool:
-    same = (written.type, written.children) == (now.type, now.children)
-    return (same or widens(arrow_type(written), arrow_type(now))) and (now.nullable or not written.nullable)
 
 
 # -- reading and writing a group -----------------------------------------------------------------------
@@ -277,11 +263,14 @@ class _Run:
         state = self._state
         plan = Plan(list(state.fragments), self._limits, self._ranges.of(state) if state.schema.key else None)
         groups = deque(plan.groups())
+        left = sum(live.rows for group in groups for live in group)
         did, conflict = False, None
         while groups:
-            self._progress(self._rows, self._rows + sum(live.rows for group in groups for live in group))
-            now = (self._state.fragments.get(live.fragment.name) for live in groups.popleft())
+            self._progress(self._rows, self._rows + left)
+            group = groups.popleft()
+            now = (self._state.fragments.get(live.fragment.name) for live in group)
             lives = [live for live in now if live is not None]
+            left -= sum(live.rows for live in group)
             try:
                 done, rest = self._do_group(plan, lives)
             except ConflictError as error:
@@ -291,6 +280,7 @@ class _Run:
             did = did or done
             if rest:
                 groups.appendleft(rest)
+                left += sum(live.rows for live in rest)
         return did, conflict
 
     def _do_group(self, plan: Plan, lives: list[Live]) -> tuple[bool, list[Live]]:

@@ -6,12 +6,12 @@ versions, would give. So a change stands as it is only where what landed could n
 =====================  ==========================================================================
 mine                   is run again where this landed
 =====================  ==========================================================================
-append, no key         never
+all but labels         columns changed
+append, no key         nothing else
 append or upsert, key  rows were added (their keys may be mine); fragments that I mask were touched
-delete, update         rows were added (they may match); fragments that I mask were touched; columns changed
-overwrite, restore     rows or fragments changed at all; columns changed
+delete, update         rows were added (they may match); fragments that I mask were touched
+overwrite, restore     rows or fragments changed at all
 compact                rows of my sources were deleted (they are mapped to the new fragments)
-columns                columns changed
 tag, settings          the same names
 =====================  ==========================================================================
 

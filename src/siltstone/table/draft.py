@@ -148,8 +148,8 @@ class Draft:
             message=message,
         )
         touches = frozenset(removed) | frozenset(self._masks)
-        labels = {"tags": frozenset(self._tags), "settings": frozenset(self._settings)}
-        return change, replace(self.footprint, touches=touches, **labels)
+        tags, settings = frozenset(self._tags), frozenset(self._settings)
+        return change, replace(self.footprint, touches=touches, tags=tags, settings=settings)
 
     def _apply(self, change: Change) -> None:
         self.state = self.state.apply(change, version=self.begun.version + 1)

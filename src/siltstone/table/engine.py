@@ -2,7 +2,6 @@
 
 What must hold:
 - Text is parsed as one expression or one query and checked before it is evaluated; no text opens a file.
-- No text takes the process down: what would overflow the parser's stack is refused by its size.
 - Names of columns and tables are as they were given, upper and lower case apart.
 - An error of DataFusion, and a panic in it, becomes a ``SiltstoneError``.
 """
@@ -20,6 +19,7 @@ from datafusion import Expr, SessionConfig, SessionContext
 
 from siltstone.errors import InternalError, InvalidInputError, LimitExceededError, SiltstoneError
 from siltstone.table.schema import near_names
+from siltstone.table.sqltext import check_text, nested
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
@@ -27,15 +27,9 @@ if TYPE_CHECKING:
 
     from datafusion import DataFrame
 
-TEXT_BYTES_MAX = 64 * 1024
-WORDS_MAX = 6_000  # and operators, outside of literals: each may be one level of the parser's stack
-DEPTH_MAX = 500
-NESTING_MAX = 50
+DEPTH_MAX = 500  # of operators: evaluating takes stack, and time that grows with the square
 
 _MESSAGE_MAX = 300
-_WORD = re.compile(r"""[A-Za-z_]\w*|[^\s\w(),;.'"]+|\.(?=[A-Za-z_"(])""")
-_LITERAL = re.compile(r"""(?<![\w'"])[xX]?'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
-_UNUSUAL = re.compile(r"""--|/\*|[$`]""")
 _NO_FIELD = re.compile(r"No field named (.+?)\.(?:\s|$)")
 _FIRST_WORDS = re.compile(
     r"^(?:DataFusion error|Arrow error|Error during planning|Execution error|SQL error|Schema error|Internal error"
@@ -94,7 +88,6 @@ def config() -> SessionConfig:
         SessionConfig()
         .set("datafusion.sql_parser.enable_ident_normalization", "false")
         .set("datafusion.sql_parser.map_string_types_to_utf8view", "false")
-        .set("datafusion.sql_parser.recursion_limit", str(NESTING_MAX))
         .set("datafusion.execution.time_zone", "+00:00")
     )
 
@@ -167,33 +160,6 @@ def parse(text: str, schema: pa.Schema, *, what: str) -> Parsed:
         # What can be parsed and not be run fails here, not at the first row.
         evaluate([expr], [_no_rows(schema)])
     return Parsed(expr, kind, columns_of(expr), functions & _changing() if functions else frozenset())
-
-
-def check_text(text: str, *, what: str, bytes_max: int = TEXT_BYTES_MAX) -> None:
-    """Refuse what is no text, or too much of it for DataFusion's parser."""
-    if not isinstance(text, str):
-        raise InvalidInputError(
-            f"{what} must be SQL in a str, got {type(text).__name__}", hint="write text values as \"'value'\""
-        )
-    try:
-        length = len(text.encode())
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"{what} {shown(text)} is not valid UTF-8", hint="remove the lone surrogates") from None
-    if length > bytes_max:
-        raise LimitExceededError(
-            f"{what} has {length} bytes, over the limit of {bytes_max}",
-            hint="split it, or join with a table of the values",
-        )
-    if "\0" in text:
-        raise InvalidInputError(f"{what} {shown(text)} holds a null character", hint="remove it")
-    if len(_WORD.findall(text)) <= WORDS_MAX:
-        return
-    rest = _LITERAL.sub(" ", text)
-    if _UNUSUAL.search(text) or "'" in rest or '"' in rest or len(_WORD.findall(rest)) > WORDS_MAX:
-        raise LimitExceededError(
-            f"{what} {shown(text)} has more than {WORDS_MAX} words and operators",
-            hint="write column IN (value, ...) for many values of one column; leave comments out",
-        )
 
 
 def _check_parts(expr: Expr, *, what: str, text: str) -> frozenset[str]:
@@ -281,9 +247,7 @@ def reworded(error: Exception, *, what: str, text: str, names: Sequence[str]) ->
     """An error of DataFusion as the one a user meets."""
     message = str(error)
     if "RecursionLimitExceeded" in message:
-        return LimitExceededError(
-            f"{what} {shown(text)} is nested deeper than {NESTING_MAX} levels", hint="use fewer brackets"
-        )
+        return nested(text, what)
     if "Resources exhausted" in message:
         return LimitExceededError(
             f"{what} {shown(text)} needs more memory than it may use: {told(error)}",

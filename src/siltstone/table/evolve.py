@@ -107,8 +107,9 @@ def _wider(schema: Schema, old: Field, to: pa.DataType) -> str:
     if is_nested(kind) or is_nested(to):
         _refuse(old, to, hint="only plain columns can be widened; add a new column for another structure")
     wide = stored_type(to, column=shown(old.name))
-    if kinds.is_timestamp(kind) and kinds.is_timestamp(wide) and wide.unit == "ns" and kind.tz == wide.tz:
-        _refuse(old, to, hint="nanoseconds end in the year 2262, so values could overflow; widen to us at most")
+    if kinds.is_timestamp(kind) and kinds.is_timestamp(wide):
+        # Statistics of fragments are in the unit of then.
+        _refuse(old, to, hint="the unit of a timestamp stays as it is; add a new column and update it from the old one")
     if not widens(kind, wide):
         _refuse(old, to, hint=f"only changes that keep every value are possible: {_WIDER}; add a new column instead")
     if old.id in schema.key and not can_be_key(wide):
@@ -132,3 +133,17 @@ def _replace(schema: Schema, old: Field, new: Field) -> Schema:
 def _checked(schema: Schema) -> Schema:
     validate(schema)
     return schema
+
+
+def still_reads(written: Schema, now: Schema) -> bool:
+    """Whether fragments written with one schema hold all that another one asks for.
+
+    A restore may bring a column back that was dropped, or make one narrower again.
+    """
+    had = {one.id: one for one in written.fields}
+    return all(one.id >= written.next_id if one.id not in had else _still_fits(had[one.id], one) for one in now.fields)
+
+
+def _still_fits(written: Field, now: Field) -> bool:
+    same = (written.type, written.children) == (now.type, now.children)
+    return (same or widens(arrow_type(written), arrow_type(now))) and (now.nullable or not written.nullable)

@@ -132,7 +132,10 @@ class FragmentFile:
             return plan.fill(len(rows))
         rows = np.asarray(rows, np.int64)
         if rows[0] < 0 or rows[-1] >= self.fragment.rows or (np.diff(rows) <= 0).any():
-            raise InvalidInputError(f"row numbers of {self._source.key} are out of range or not in order")
+            raise InvalidInputError(
+                f"row numbers of {self._source.key} are out of range or not in order",
+                hint=f"give distinct numbers from 0 to {self.fragment.rows - 1}, the smallest first",
+            )
         return self._reader.take(plan, rows)
 
     def find(self, keys: pa.Array, field: Field) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +147,7 @@ class FragmentFile:
         return self._finder.lookup(keys, field, tuple(fields))
 
     def group_bounds(self, group: int, field: Field) -> Bounds | None:
-        """What the footer says of a column's values in a row group; None where it says nothing."""
+        """What the footer says of a column's values in a row group; None where it says nothing. NaN is left out."""
         plan = self._indexes.plan((field,))
         rows = self.groups[group].rows
         if not plan.leaves:
@@ -162,7 +165,8 @@ class FragmentFile:
     def page_bounds(self, group: int, field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """The first row of each page of a row group, and the bounds of a column there; None where they are not known.
 
-        A page with nothing but nulls has a low bound above its high one.
+        Rows count from the start of the row group. A page with nothing but nulls has a low bound above its high
+        one. NaN is left out.
         """
         plan = self._indexes.plan((field,))
         if not plan.leaves or not plan.flat:

@@ -39,8 +39,8 @@ class FragmentBytes:
             raise self.corrupt(f"a fragment of {fragment.bytes} bytes is none")
         self._read_tail()
         start = footer_start(self._tail, size=fragment.bytes, name=self.key)
-        if start < self._tail_start or not self._before(start):
-            # The checksums of a sealed file are shorter than half its footer.
+        if start - self._tail_start < seal.END_BYTES:
+            # The table of checksums of a sealed file is shorter than half its footer.
             self._extend_tail(start - (fragment.bytes - start) // 2 - seal.END_BYTES)
         end = self._tail[start - self._tail_start :]
         sealed = seal.is_sealed(self._before(start))
@@ -77,7 +77,7 @@ class FragmentBytes:
     def _before(self, start: int) -> bytes:
         """The bytes before the footer that tell whether the file is sealed."""
         place = start - self._tail_start
-        return self._tail[max(0, place - 16) : max(0, place)]
+        return self._tail[max(0, place - seal.END_BYTES) : place]
 
     def _read_tail(self) -> None:
         size = self.fragment.bytes

@@ -39,6 +39,7 @@ Twice = Literal["refuse", "last wins"]
 class Inserted:
     """Fragments that were written, with their keys, and the rows in them that a later one replaces."""
 
+    schema: Schema  # that they were written with
     fragments: tuple[Fragment, ...] = ()
     keys: tuple[pa.Array, ...] = ()  # one array for each fragment, in its order of rows; empty without a key
     key_rows: tuple[pa.Table, ...] = ()  # the key columns themselves
@@ -63,10 +64,10 @@ def write_rows(tools: Tools, schema: Schema, data: object, *, base: int, twice: 
     written = [one for some in _overlapped(write, _gathered(data, schema)) for one in some]
     fragments = tuple(one.fragment for one in written)
     if not names:
-        return Inserted(fragments)
+        return Inserted(schema, fragments)
     key_rows = tuple(one.keys for one in written if one.keys is not None)
     keys = tuple(key_array(one, names) for one in key_rows)
-    return Inserted(fragments, keys, key_rows, _between(fragments, keys, key_rows, twice))
+    return Inserted(schema, fragments, keys, key_rows, _between(fragments, keys, key_rows, twice))
 
 
 def _gathered(data: object, schema: Schema) -> Iterator[list[pa.Table]]:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from siltstone.errors import InvalidInputError, LimitExceededError
+from siltstone.format.seal import seal
 from siltstone.store.base import OBJECT_BYTES_MAX
 from siltstone.table.keys import as_integers
 from siltstone.table.schema import arrow_schema, key_fields
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 48 * 1024 * 1024  # what a file aims to stay below
 FILE_BYTES_MAX = OBJECT_BYTES_MAX  # what it must stay below
+SEALED_ABOVE_BYTES = 64 * 1024  # smaller files are read whole, and compared with the sum in the log
 GROUP_ROWS = 131_072
 GROUP_BYTES = 32 * 1024 * 1024  # of Arrow memory
-PAGE_ROWS = 4096
+PAGE_ROWS = 2048  # pages of all columns begin at the same rows, unless one is too wide: a lookup is one request then
 PAGE_BYTES = 256 * 1024
 LEVEL = 1
 BLOOM_FPP = 0.01
@@ -146,7 +148,12 @@ def _encode_file(table: pa.Table, layout: Layout, *, most: int, ordered: bool) -
                 done += group.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError, OSError) as error:
         raise _not_storable(table, layout, error) from error
-    return File(done, out.getvalue().to_pybytes()), most
+    return File(done, _sealed(out.getvalue())), most
+
+
+def _sealed(file: pa.Buffer) -> bytes:
+    """The file with sums of its parts, where it is not read whole and checked whole."""
+    return file.to_pybytes() if file.size <= SEALED_ABOVE_BYTES else seal(memoryview(file), name="a new fragment")
 
 
 def _group(table: pa.Table, start: int, rows: int) -> pa.Table:

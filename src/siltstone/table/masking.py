@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,34 +16,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RUN_ROWS = 1024  # rows that lie side by side: from here on, on average, they are not copied
+# Rows that are copied at once. Memory for so many is at hand from those before, and still in a cache;
+# for a whole row group it comes from the system, which takes as long as the copying.
+PART_ROWS = 32_768
 
 
 def masked(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
     """The rows at which ``keep`` is true."""
-    rows = len(keep)
-    places = np.flatnonzero(keep)
-    if len(places) == rows:
+    count = int(np.count_nonzero(keep))
+    if count == len(keep):
         return table
     if not table.num_columns:
-        return no_columns(len(places))
-    if 2 * len(places) >= rows:
-        # Where most rows are kept and lie in long runs, slices of the columns do.
-        ends = np.flatnonzero(np.diff(places) != 1)
-        if (len(ends) + 1) * RUN_ROWS <= len(places):
-            return _slices(table, places, ends)
-    return chosen(table, places, keep=keep)
-
-
-def chosen(table: pa.Table, places: NDArray[np.int64], *, keep: NDArray[np.bool_] | None = None) -> pa.Table:
-    """The rows at ``places``, in order; ``keep`` is the same as a mask, where the caller has it."""
-    if keep is None or 4 * len(places) < len(keep):
-        return table.take(pa.array(places))
-    # Arrow takes values of one width faster by place, and texts faster by mask.
-    by_place, by_mask = pa.array(places), pa.array(keep)
-    columns = [
-        column.take(by_place) if kinds.is_primitive(column.type) else column.filter(by_mask) for column in table.columns
-    ]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+        return no_columns(count)
+    if 4 * count < len(keep):
+        return table.take(pa.array(np.flatnonzero(keep)))
+    changes = np.flatnonzero(keep[1:] != keep[:-1]) + 1
+    if RUN_ROWS * len(changes) <= 2 * count:
+        return pa.concat_tables(_runs(table, keep, changes))
+    return pa.concat_tables(_parts(table, keep))
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -61,7 +50,16 @@ def no_columns(rows: int) -> pa.Table:
     return pa.table([pa.nulls(rows)], names=["_"]).select([])
 
 
-def _slices(table: pa.Table, places: NDArray[np.int64], ends: NDArray[np.int64]) -> pa.Table:
-    firsts = places[np.concatenate(([0], ends + 1))].tolist()
-    lasts = places[np.concatenate((ends, [len(places) - 1]))].tolist()
-    return pa.concat_tables([table.slice(first, last - first + 1) for first, last in zip(firsts, lasts, strict=True)])
+def _runs(table: pa.Table, keep: NDArray[np.bool_], changes: NDArray[np.int64]) -> list[pa.Table]:
+    """Long runs of rows, which are views of the table."""
+    edges = [0, *changes.tolist(), len(keep)]
+    first = 0 if keep[0] else 1
+    return [table.slice(start, end - start) for start, end in zip(edges[first::2], edges[first + 1 :: 2], strict=False)]
+
+
+def _parts(table: pa.Table, keep: NDArray[np.bool_]) -> list[pa.Table]:
+    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
+    mask = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
+    return [
+        table.slice(start, PART_ROWS).filter(mask.slice(start, PART_ROWS)) for start in range(0, len(keep), PART_ROWS)
+    ]

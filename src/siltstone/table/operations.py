@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from siltstone.errors import ConflictError, DuplicateKeyError, InvalidInputError
+from siltstone.table.evolve import still_reads
 from siltstone.table.inserts import Inserted, write_rows
 from siltstone.table.keys import show_keys
 from siltstone.table.lookup import candidates, match_keys
@@ -74,10 +75,12 @@ class _Keyed(Work):
     def insert(self, draft: Draft) -> None:
         """Add the fragments, without the rows that a later one replaces."""
         given = draft.begun.schema.next_id  # ids from here on are this transaction's own, others' are below
-        if draft.schema.next_id > max(given, self._columns_from) and given != self._columns_from:
+        own = draft.schema.next_id > max(given, self._columns_from) and given != self._columns_from
+        draft.depends(columns=True)
+        if own or not still_reads(self.inserted.schema, draft.schema):
             raise ConflictError(
-                "columns were added by another, and rows with a column of this transaction's own were written already",
-                hint="nothing was changed; run the transaction again",
+                "columns were changed by another in a way that the rows that were written don't fit",
+                hint="nothing was changed; run it again",
             )
         draft.add(self.inserted.fragments)
         for name, gone in self.inserted.replaced.items():
@@ -221,7 +224,7 @@ class Update(_Filtered):
                     table = file.take(numbers[start : start + UPDATED_TOGETHER], schema.fields)
                     yield assignments.apply(table)
 
-        return write_rows(tools, schema, rows(), base=self._base, twice="refuse") if found else Inserted()
+        return write_rows(tools, schema, rows(), base=self._base, twice="refuse") if found else Inserted(schema)
 
 
 UPDATED_TOGETHER = 131_072

@@ -40,8 +40,8 @@ class Predicate:
 
     text: str
     columns: frozenset[str]
-    schema: pa.Schema  # of the columns it reads
-    expr: Expr
+    schema: pa.Schema
+    expr: Expr  # with its constants folded
 
     def mask(self, table: pa.Table) -> pa.ChunkedArray:
         """Whether each row matches. The table has at least ``columns``.
@@ -49,11 +49,10 @@ class Predicate:
         Raises:
             InvalidInputError: a row can't be evaluated (division by zero, a text that is no number).
         """
-        if not self.columns:
-            value = self._constant()
-            return pa.chunked_array([pa.repeat(pa.scalar(value), table.num_rows)])
+        if not self.columns or not table.num_rows:
+            return pa.chunked_array([pa.repeat(pa.scalar(bool(table.num_rows) and self._constant()), table.num_rows)])
         with engine.words(WHERE, self.text, self.schema.names):
-            found = engine.evaluate([self.expr], engine.columns_for(table, self.schema))
+            found = engine.evaluate([self.expr], engine.columns_for(table, _only(self.schema, self.columns)))
         mask = pa.chunked_array([batch.column(0) for batch in found], type=pa.bool_())
         if len(mask) != table.num_rows:
             raise InternalError(f"where {shown(self.text)} gave {len(mask)} answers for {table.num_rows} rows")
@@ -84,11 +83,11 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
         raise InvalidInputError(
             f"where {shown(text)} is {shown_type(parsed.kind)}, not true or false", hint="compare it with something"
         )
-    return Predicate(text, parsed.columns, _only(schema, parsed.columns), parsed.expr)
+    return Predicate(text, parsed.columns, engine.plain(schema), parsed.expr)
 
 
 def _only(schema: pa.Schema, columns: frozenset[str]) -> pa.Schema:
-    return pa.schema([field for field in engine.plain(schema) if field.name in columns])
+    return pa.schema([schema.field(name) for name in sorted(columns)])
 
 
 # -- new values ----------------------------------------------------------------------------------
@@ -119,6 +118,8 @@ class Assignments:
         Raises:
             InvalidInputError: a value can't be evaluated, or its column can't hold it; the message names the column.
         """
+        if not table.num_rows:
+            return table
         exprs = [expr for value in self.values for expr in value.exprs]
         names = ", ".join(shown(value.field.name) for value in self.values)
         with engine.words(f"a new value of column {names}:", "; ".join(value.text for value in self.values), ()):
@@ -126,7 +127,7 @@ class Assignments:
         place = 0
         for value in self.values:
             arrays = [
-                pa.chunked_array([batch.column(one) for batch in found], type=_kind(found, one, value))
+                pa.chunked_array([batch.column(one) for batch in found])
                 for one in range(place, place + len(value.exprs))
             ]
             place += len(value.exprs)
@@ -138,7 +139,7 @@ class Assignments:
     def _batches(self, table: pa.Table) -> list[pa.RecordBatch]:
         if self.columns:
             return engine.columns_for(table, self.schema)
-        return [pa.record_batch([pa.nulls(table.num_rows)], names=["_"])] if table.num_rows else []
+        return [pa.record_batch([pa.nulls(table.num_rows)], names=["_"])]
 
 
 def parse_assignments(texts: Mapping[str, str], schema: pa.Schema) -> Assignments:
@@ -161,7 +162,7 @@ def parse_assignments(texts: Mapping[str, str], schema: pa.Schema) -> Assignment
         parsed = engine.parse(text, columns, what=f"the new value of column {shown(name)}:")
         values.append(_value(schema.field(name), text, parsed))
         read |= parsed.columns
-    return Assignments(read, _only(schema, read), tuple(values))
+    return Assignments(read, _only(columns, read), tuple(values))
 
 
 def _value(field: pa.Field, text: str, parsed: engine.Parsed) -> _Value:
@@ -224,10 +225,6 @@ def _finest(kind: pa.DataType) -> pa.DataType:
     if kinds.is_time(kind):
         return pa.time64("ns")
     return pa.timestamp("ns", kind.tz if kinds.is_timestamp(kind) else None)
-
-
-def _kind(found: list[pa.RecordBatch], place: int, value: _Value) -> pa.DataType:
-    return found[0].schema.field(place).type if found else value.kind
 
 
 def _stored(arrays: list[pa.ChunkedArray], value: _Value, field: pa.Field) -> pa.ChunkedArray:

@@ -171,6 +171,8 @@ def _terms(bounds: np.ndarray, kind: type) -> np.ndarray:
     """Bounds in the terms of the value that they are compared with."""
     if bounds.dtype != object and bounds.dtype.kind not in {int: "iu", float: "iuf"}.get(kind, ""):
         raise TypeError
+    if bounds.dtype == object and kind is float and not all(isinstance(bound, int | float) for bound in bounds):
+        raise TypeError
     # An integer is rounded as DataFusion rounds it before it compares it with a float.
     return bounds.astype(np.float64) if kind is float else bounds
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from siltstone.table.fragments import ColumnBounds
-from siltstone.table.masking import chosen, masked
+from siltstone.table.masking import masked
 from siltstone.table.prune import Prune, prune_for
 from siltstone.table.schema import arrow_schema, arrow_type
 
@@ -222,7 +222,11 @@ def read_some(reading: Reading, piece: Piece, turn: Turn) -> pa.Table:
         numbers, places = numbers[: reading.most], places[: reading.most]
     if not len(numbers) or turn.stop.is_set():
         return reading.arrow.empty_table()
-    columns = dict(zip(tested.column_names, _columns(tested, places), strict=True))
+    if len(places) < tested.num_rows:
+        keep = np.zeros(tested.num_rows, np.bool_)
+        keep[places] = True
+        tested = masked(tested, keep)
+    columns = dict(zip(tested.column_names, tested.columns, strict=True))
     if reading.rest:
         if len(numbers) < FEW * piece.rows:
             rest = piece.file.take(numbers, reading.rest)
@@ -232,14 +236,6 @@ def read_some(reading: Reading, piece: Piece, turn: Turn) -> pa.Table:
             rest = masked(piece.file.read(piece.group, reading.rest, threads=turn.alone), keep)
         columns |= dict(zip(rest.column_names, rest.columns, strict=True))
     return pa.Table.from_arrays([columns[name] for name in reading.names], schema=reading.arrow)
-
-
-def _columns(table: pa.Table, places: NDArray[np.int64]) -> list[pa.ChunkedArray]:
-    if len(places) == table.num_rows:
-        return table.columns
-    keep = np.zeros(table.num_rows, np.bool_)
-    keep[places] = True
-    return chosen(table, places, keep=keep).columns
 
 
 def there(piece: Piece, found: Tested) -> Tested:

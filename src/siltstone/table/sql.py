@@ -23,6 +23,7 @@ from siltstone.table import engine
 from siltstone.table.lanes import Failures, Lanes, Source
 from siltstone.table.prune import prune_by
 from siltstone.table.schema import first_names, near_names
+from siltstone.table.sqltext import check_text
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def run_sql(query: str, tables: Mapping[str, Source], *, memory_bytes_max: int |
         InvalidInputError: it is no SELECT, WITH, VALUES or EXPLAIN over these tables and their columns.
     """
     _check_process()
-    engine.check_text(query, what="sql", bytes_max=QUERY_BYTES_MAX)
+    check_text(query, what="sql", bytes_max=QUERY_BYTES_MAX)
     match = _FIRST_WORD.match(query)
     if match is None or match[1].upper() not in _QUERIES:
         raise _no_query(query)

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from siltstone.env import REAL, Env
-from siltstone.errors import AlreadyExistsError, ClosedError, ConflictError, InvalidInputError, NotFoundError
-from siltstone.format.table import Change, encode_body, encode_change
-from siltstone.log import Log, open_log
-from siltstone.paths import LOG
+from siltstone.errors import (
+    ClosedError,
+    DuplicateKeyError,
+    InvalidInputError,
+    NotFoundError,
+)
 from siltstone.table import arguments
 from siltstone.table.changes import Changes
 from siltstone.table.compact import compact
@@ -24,7 +26,7 @@ from siltstone.table.history import History
 from siltstone.table.lookup import get
 from siltstone.table.operations import Labels, Restore
 from siltstone.table.scan import Scan
-from siltstone.table.schema import arrow_schema, key_fields, make_schema
+from siltstone.table.schema import arrow_schema, key_fields
 from siltstone.table.source import TableSource
 from siltstone.table.sql import run_sql
 from siltstone.table.tools import Tools, make_tools
@@ -34,14 +36,11 @@ from siltstone.table.versions import Version, counts_of, describe, list_versions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
-    from pathlib import Path
 
     import pyarrow as pa
 
-    from siltstone.commit.registry import Registry
     from siltstone.format.table import Schema
-    from siltstone.log.open import Guard
-    from siltstone.store.base import Store
+    from siltstone.log import Log
     from siltstone.table.compact import Compacted
     from siltstone.table.inserts import Twice
     from siltstone.table.operations import Append, Overwrite, Upsert, Work
@@ -63,7 +62,7 @@ class Table(Operations):
         self._closed = False
         self._turns = Turns(self._own_tools, self._history, state=lambda: self._state, seen=self._seen)
         if not self._state.exists:
-            raise _missing(log.store.uri)
+            raise missing(log.store.uri)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -228,6 +227,8 @@ class Table(Operations):
         before = self._begun.schema
         try:
             return call()
+        except DuplicateKeyError:  # was decided on the newest version
+            raise
         except InvalidInputError:
             if self._now().schema == before:
                 raise
@@ -309,91 +310,18 @@ class Table(Operations):
         return f"Table({self.uri}{pinned})"
 
 
-def create_table(
-    uri: str | Path | Store,
-    *,
-    schema: pa.Schema,
-    key: str | Sequence[str] | None = None,
-    commits: str | Registry | None = None,
-    exist_ok: bool = False,
-    settings: Mapping[str, str | None] | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    guard: Guard = "auto",
-    probe: bool = True,
-    sync: bool = True,
-    env: Env = REAL,
-) -> Table:
-    """Create a table at a URI and open it.
-
-    ``key`` names the column, or columns, that tell rows apart: no two rows have the same. ``commits`` names the
-    commit store that decides its versions, see docs/commit-stores.md. With ``exist_ok`` a table that is there and has
-    the same columns and key is opened instead.
-
-    Raises AlreadyExistsError, UnsafeStoreError (the store would lose data; pass ``commits``), InvalidInputError.
-    """
-    record = make_schema(schema, key)
-    change = Change(operation="create", schema=record, settings=arguments.check_settings(settings or {}))
-    log = open_log(
-        uri, commits=commits, create=True, root=LOG, guard=guard, probe=probe, storage_options=storage_options,
-        sync=sync, env=env,
-    )  # fmt: skip
-    created = False
-    if not exist_ok or log.published(0) is None:
-        try:
-            log.append(encode_body(encode_change(change)), after=log.start)
-            created = True
-        except ConflictError:
-            if not exist_ok:
-                raise _exists(log.store.uri) from None
-    table = Table(log, env=env)
-    if not created and (not table.schema.equals(arrow_schema(record)) or table.key != _names(key)):
-        raise AlreadyExistsError(
-            f"there is a table with other columns or another key at {table.uri}", hint="open it, or choose another URI"
-        )
-    return table
-
-
-def open_table(
-    uri: str | Path | Store,
-    *,
-    version: int | None = None,
-    tag: str | None = None,
-    commits: str | Registry | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    probe: bool = True,
-    sync: bool = True,
-    env: Env = REAL,
-) -> Table:
-    """Open the table at a URI, or one version of it. Raises NotFoundError, and what ``create`` raises of stores."""
-    try:
-        log = open_log(uri, commits=commits, root=LOG, probe=probe, storage_options=storage_options, sync=sync, env=env)
-    except NotFoundError as error:
-        raise _missing(str(error.facts.get("uri", uri))) from error
-    table = Table(log, env=env)
-    return table if version is None and tag is None else table.at(version=version, tag=tag)
-
-
 def _again(log: Log, version: int | None) -> Table:
     table = Table(log)
     return table if version is None else table.at(version=version)
-
-
-def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
-    return () if key is None else (key,) if isinstance(key, str) else tuple(key)
 
 
 def _is_op(op: object) -> bool:
     return isinstance(op, str) and len(op) == 32 and all(one in "0123456789abcdef" for one in op)
 
 
-def _missing(uri: str) -> NotFoundError:
+def missing(uri: str) -> NotFoundError:
+    """The error for a URI without a table."""
     return NotFoundError(f"there is no table at {uri}", hint="check the URI, or make one with siltstone.create()")
-
-
-def _exists(uri: str) -> AlreadyExistsError:
-    return AlreadyExistsError(
-        f"there is a table at {uri} already", hint="open it with siltstone.open(), or pass exist_ok=True"
-    )
 
 
 def _no_tag(name: str, state: State) -> NotFoundError:
