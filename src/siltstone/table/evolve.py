@@ -23,10 +23,7 @@ from siltstone.table.types import is_nested, shown, shown_type, stored_type, wid
 if TYPE_CHECKING:
     from siltstone.format.table import Field, Schema
 
-_WIDER = (
-    "a larger integer, double for float, a larger precision of the same scale for decimals, "
-    "and ms or us for timestamps in s or ms"
-)
+_WIDER = "a larger integer, double for float, or a larger precision of the same scale for decimals"
 _ID_MAX = 2**31 - 1
 
 
