@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from common import Target, seconds, tell
 from table_commits import measure_contended, measure_opening, measure_requests, measure_sequence
-from table_long import served, write_long_table
+from table_long import roomy_memory, served, write_long_table
 from table_peers import SILTSTONE, Place
 from table_reads import Keyed, fill, measure_memory, measure_scans
 
@@ -31,7 +31,7 @@ class Scale(NamedTuple):
     opening_rounds: int = 9
     long_appends: int = 100_000
     scan_rows: int = 2_000_000
-    scan_rounds: int = 7
+    scan_rounds: int = 5
     keyed_rows: int = 1_000_000
     keyed_rounds: int = 3
     lookups: int = 200
@@ -88,12 +88,14 @@ class Parts:
     def open(self) -> dict[str, Measured]:
         rounds, some, many = self.scale.opening_rounds, self.scale.sequence_appends, self.scale.long_appends
         _ = self._sequence
-        ours = Place(SILTSTONE, str(self.directory / "sequence" / "ours"))
-        lance_uri = str(self.directory / "sequence" / "lance")
-        short = measure_opening({"disk": ours}, lance_uri=lance_uri, appends=some, rounds=rounds, ms_max=20)
-        place = write_long_table(self.directory / "long", appends=many)
-        with served(self.directory / "long") as on_s3:
-            long = measure_opening({"disk": place, "s3": on_s3}, appends=many, rounds=rounds, ms_max=200)
+        ours, lance_uri = self.directory / "sequence" / "ours", str(self.directory / "sequence" / "lance")
+        place = Place(SILTSTONE, str(ours))
+        with served(ours) as on_s3:
+            short = measure_opening(place, on_s3, lance_uri=lance_uri, appends=some, rounds=rounds, ms_max=20)
+        with tempfile.TemporaryDirectory(prefix="siltstone-bench-", dir=roomy_memory()) as name:
+            place = write_long_table(Path(name), appends=many)
+            with served(Path(name)) as on_s3:
+                long = measure_opening(place, on_s3, appends=many, rounds=rounds, ms_max=200)
         return {
             f"opening and planning after {some:,} appends": short,
             f"opening and planning after {many:,} appends": long,

@@ -245,24 +245,24 @@ def lance_open_and_plan(uri: str) -> float:
 
 
 def measure_opening(
-    places: dict[str, Place], *, lance_uri: str = "", appends: int, rounds: int, ms_max: float
+    local: Place, on_s3: Place, *, lance_uri: str = "", appends: int, rounds: int, ms_max: float
 ) -> tuple[dict[str, float], list[Target]]:
-    """Opening and planning after many appends; the first of the places is the one whose time counts."""
+    """Opening and planning after many appends: the time in a directory, and what is asked of S3, counts.
+
+    In a directory a reader that looks for the end of the log asks more, since asking costs nothing.
+    """
+    places = {"local": local, "s3": on_s3}
     works: dict[str, Callable[[], float]] = {
         f"{name}: ms": lambda place=place: open_and_plan(place)[0] for name, place in places.items()
     }
     if lance_uri:
-        works["Lance: ms"] = partial(lance_open_and_plan, lance_uri)
+        works["Lance, local: ms"] = partial(lance_open_and_plan, lance_uri)
     figures = alternate(rounds, works)
     for name, place in places.items():
         _, usage = open_and_plan(place)
         figures[f"{name}: requests"] = usage.total
         figures |= {f"{name}: requests, {verb}": count for verb, count in usage.requests.items()}
-    first = next(iter(places))
     return figures, [
-        Target(f"ms to open and plan after {appends:,} appends", figures[f"{first}: ms"], ms_max),
-        *(
-            Target(f"requests of opening after {appends:,} appends, {name}", figures[f"{name}: requests"], 10)
-            for name in places
-        ),
+        Target(f"ms to open and plan after {appends:,} appends", figures["local: ms"], ms_max),
+        Target(f"requests of the same after {appends:,} appends, s3", figures["s3: requests"], 10),
     ]

@@ -7,14 +7,13 @@ import random
 import pyarrow as pa
 import pytest
 
-from replay import Model, digest
+from replay import MAY, Model, digest
 from roles import perform
 from siltstone.api import create_table, open_table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("score", pa.int64()), ("note", pa.string())])
 KILLS = 30
 LIFE_S = (0.0, 0.25)
-MAY = {("append", "duplicate-key"), ("compact", "conflict")}
 
 
 class Witness:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from siltstone.api.table import Table, missing
 from siltstone.env import REAL, Env
-from siltstone.errors import AlreadyExistsError, ConflictError, NotFoundError
+from siltstone.errors import AlreadyExistsError, ConflictError, NotFoundError, SiltstoneError
 from siltstone.format.table import Change, encode_body, encode_change
 from siltstone.log import open_log
 from siltstone.paths import LOG
+from siltstone.store.connect import open_store
 from siltstone.table import arguments
 from siltstone.table.schema import arrow_schema, make_schema
+from siltstone.table.types import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +49,7 @@ def create_table(
 
     Raises AlreadyExistsError, UnsafeStoreError (the store would lose data; pass ``commits``), InvalidInputError.
     """
+    arguments.check_flag(exist_ok, "exist_ok")
     record = make_schema(schema, key)
     change = Change(operation="create", schema=record, settings=arguments.check_settings(settings or {}))
     log = open_log(
@@ -80,16 +84,27 @@ def open_table(
     env: Env = REAL,
 ) -> Table:
     """Open the table at a URI, or one version of it. Raises NotFoundError, and what ``create`` raises of stores."""
+    store = open_store(uri, storage_options, sync=sync)
     try:
-        log = open_log(uri, commits=commits, root=LOG, probe=probe, storage_options=storage_options, sync=sync, env=env)
+        log = open_log(store, commits=commits, root=LOG, probe=probe, sync=sync, env=env)
     except NotFoundError as error:
-        raise missing(str(error.facts.get("uri", uri))) from error
+        raise _missing(store) from error
     table = Table(log, env=env)
     return table if version is None and tag is None else table.at(version=version, tag=tag)
 
 
 def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if key is None else (key,) if isinstance(key, str) else tuple(key)
+
+
+def _missing(store: Store) -> NotFoundError:
+    """The error for a place without a table, with what is there instead."""
+    error = missing(store.uri)
+    with contextlib.suppress(SiltstoneError):
+        for info in store.list():
+            error.hint += f"; other objects are there, such as {shown(info.key)}"
+            break
+    return error
 
 
 def _exists(uri: str) -> AlreadyExistsError:

@@ -111,7 +111,8 @@ class Table(Operations):
         limit: int | None = None,
     ) -> Scan:
         """Rows of one version, lazily: ``to_arrow``, ``to_batches``, ``to_pandas``, ``to_polars``, ``count``."""
-        return Scan(self._own_tools, self._now(), columns=columns, where=arguments.check_where(where), limit=limit)
+        where, limit = arguments.check_where(where), arguments.check_limit(limit)
+        return Scan(self._own_tools, self._now(), columns=columns, where=where, limit=limit)
 
     def get(self, keys: object, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows with these keys, in the order asked for; keys that are not there are left out."""
@@ -126,7 +127,9 @@ class Table(Operations):
         tables = {self.name: self, **others}
         for name, table in tables.items():
             if not isinstance(table, Table):
-                raise InvalidInputError(f"{name} must be a Table, got {type(table).__name__}")
+                raise InvalidInputError(
+                    f"{name} must be a Table, got {type(table).__name__}", hint="open it with siltstone.open()"
+                )
         return run_sql(query, {name: TableSource(one._own_tools, one._now()) for name, one in tables.items()})  # noqa: SLF001
 
     def at(
@@ -138,9 +141,7 @@ class Table(Operations):
 
     def history(self, limit: int | None = None) -> list[Version]:
         """The versions, newest first."""
-        if limit is not None and (type(limit) is not int or limit < 0):
-            raise InvalidInputError(f"limit must be a whole number that is not negative, got {limit!a}")
-        return list(list_versions(self._history, self._now(), limit=limit))
+        return list(list_versions(self._history, self._now(), limit=arguments.check_limit(limit)))
 
     def changes(self, since: int, until: int | None = None, columns: Sequence[str] | None = None) -> Changes:
         """The rows that changed after version ``since`` up to ``until``, with ``_change`` and ``_version``."""
@@ -148,7 +149,7 @@ class Table(Operations):
 
     def resolve(self, op: str) -> int | None:
         """The version that an operation made, None where it made none: what to ask after a CommitUnknownError."""
-        version = self._now().version_of(op) if _is_op(op) else None
+        version = self._now().version_of(arguments.check_op(op))
         if version is None:
             entry = self._log.find(op)
             return None if entry is None else entry.position
@@ -189,6 +190,7 @@ class Table(Operations):
     def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
         """Rewrite small and half-deleted fragments into fewer ones, clustered by key; rows stay as they are."""
         self._check_writable()
+        arguments.check_progress(progress)
         done = compact(self._own_tools, self._history, self._begun, progress=progress)
         self._seen(done.state)
         return done
@@ -269,7 +271,7 @@ class Table(Operations):
     def _at(self, state: State, *, version: object, tag: object, timestamp: object) -> State:
         given = [one for one in (version, tag, timestamp) if one is not None]
         if len(given) != 1:
-            raise InvalidInputError("give one of version=, tag= and timestamp=")
+            raise InvalidInputError(f"{len(given)} of version=, tag= and timestamp= are given", hint="give one of them")
         if tag is not None:
             name = arguments.check_label(tag, "tag")
             if name not in state.tags:
@@ -313,10 +315,6 @@ class Table(Operations):
 def _again(log: Log, version: int | None) -> Table:
     table = Table(log)
     return table if version is None else table.at(version=version)
-
-
-def _is_op(op: object) -> bool:
-    return isinstance(op, str) and len(op) == 32 and all(one in "0123456789abcdef" for one in op)
 
 
 def missing(uri: str) -> NotFoundError:

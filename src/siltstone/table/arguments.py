@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from datetime import UTC, datetime
+import reprlib
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from siltstone.errors import InvalidInputError, LimitExceededError, NotFoundError
+from siltstone.ids import is_id
+from siltstone.table.types import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +20,17 @@ if TYPE_CHECKING:
 LABEL_CHARACTERS_MAX = 256
 MESSAGE_CHARACTERS_MAX = 4096
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*")
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 60
+
+
+def shown_object(value: object) -> str:
+    """A Python value as a message shows it: escaped, and cut where it is long."""
+    try:
+        text = str(value) if isinstance(value, dt.date | dt.time | dt.timedelta) else _REPR.repr(value)
+    except Exception:  # a number of 5,000 digits has no text, and a user's __repr__ may raise anything
+        text = f"<{type(value).__name__}>"
+    return shown(text)[1:-1]
 
 
 def check_label(label: object, what: str) -> str:
@@ -23,7 +38,7 @@ def check_label(label: object, what: str) -> str:
     text = _check_text(label, what, LABEL_CHARACTERS_MAX)
     if not _TAG.fullmatch(text) or text.isdigit():
         raise InvalidInputError(
-            f"{what} {text!a} is not allowed", hint="use letters, digits and _ . - /, and not digits alone"
+            f"{what} {shown(text)} is not allowed", hint="use letters, digits and _ . - /, and not digits alone"
         )
     return text
 
@@ -35,20 +50,23 @@ def check_once(once: object) -> str:
 
 def check_message(message: object) -> str:
     """What a version says of itself."""
-    return "" if message in {None, ""} else _check_text(message, "message", MESSAGE_CHARACTERS_MAX)
+    return "" if message is None or message == "" else _check_text(message, "message", MESSAGE_CHARACTERS_MAX)
 
 
 def _check_text(text: object, what: str, most: int) -> str:
     if not isinstance(text, str):
-        raise InvalidInputError(f"{what} must be a string, got {type(text).__name__}")
+        raise InvalidInputError(f"{what} must be a string, got {type(text).__name__}", hint="write it in quotes")
     if not text.strip():
-        raise InvalidInputError(f"{what} must not be empty")
+        raise InvalidInputError(f"{what} must not be empty", hint="leave it out, or write something")
     if len(text) > most:
-        raise LimitExceededError(f"{what} has {len(text)} characters, at most {most} are allowed")
+        raise LimitExceededError(
+            f"{what} has {len(text)} characters, at most {most} are allowed",
+            hint="use a shorter one, or keep the text in a column",
+        )
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError(f"{what} {text!a} is not valid UTF-8") from None
+        raise InvalidInputError(f"{what} {shown(text)} is not valid UTF-8", hint="remove the lone surrogates") from None
     return text
 
 
@@ -59,7 +77,8 @@ def check_values(values: Mapping[str, str]) -> dict[str, str]:
     for name, text in values.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise InvalidInputError(
-                f"the new value of {name!a} must be a SQL expression in a string, got {type(text).__name__}",
+                f"values must map names to SQL in strings, got {type(name).__name__} {shown_object(name)} with "
+                f"{type(text).__name__}",
                 hint='write numbers as "1" and strings as "\'text\'"',
             )
     return dict(values)
@@ -71,7 +90,8 @@ def check_where(where: object) -> str | None:
         return None
     if not isinstance(where, str) or not where.strip():
         raise InvalidInputError(
-            f'where must be a SQL condition such as "stars < 2", got {where!a:.60}', hint="leave it out for every row"
+            f'where must be a SQL condition such as "stars < 2", got {shown_object(where)}',
+            hint="give None for every row",
         )
     return where
 
@@ -79,11 +99,13 @@ def check_where(where: object) -> str | None:
 def check_settings(settings: Mapping[str, str | None]) -> dict[str, str | None]:
     """Settings; None removes one."""
     if not hasattr(settings, "items"):
-        raise InvalidInputError(f"settings must be a mapping, got {type(settings).__name__}")
+        raise InvalidInputError(
+            f"settings must be a mapping, got {type(settings).__name__}", hint='such as {"owner": "search"}'
+        )
     for name, value in settings.items():
         check_label(name, "the name of a setting")
         if value is not None:
-            _check_text(value, f"setting {name!a}", MESSAGE_CHARACTERS_MAX)
+            _check_text(value, f"the setting {shown(name)}", MESSAGE_CHARACTERS_MAX)
     return dict(settings)
 
 
@@ -98,7 +120,51 @@ def as_field(column: object, kind: object) -> pa.Field:
             "a column is given as a pyarrow field, or as its name and a pyarrow type",
             hint='such as add_column("lang", pa.string())',
         )
-    return pa.field(column, kind)
+    try:
+        return pa.field(column, kind)
+    except UnicodeEncodeError:
+        raise InvalidInputError(
+            f"the column name {shown(column)} is not valid UTF-8", hint="remove the lone surrogates"
+        ) from None
+
+
+def check_flag(flag: object, what: str) -> bool:
+    """True or False, and nothing that is merely taken for one of them."""
+    if not isinstance(flag, bool):
+        raise InvalidInputError(f"{what} must be True or False, got {shown_object(flag)}", hint="pass one of the two")
+    return flag
+
+
+def check_limit(limit: object) -> int | None:
+    """How many there may be at most, or None for all."""
+    if limit is None:
+        return None
+    if isinstance(limit, np.integer):
+        limit = int(limit)
+    if type(limit) is not int or not 0 <= limit < 2**63:
+        raise InvalidInputError(
+            f"limit must be a whole number from 0 on, got {shown_object(limit)}", hint="leave it out for all"
+        )
+    return limit
+
+
+def check_progress(progress: object) -> None:
+    """What is told how far a compaction is."""
+    if progress is not None and not callable(progress):
+        raise InvalidInputError(
+            f"progress must be a function, got {type(progress).__name__}",
+            hint="it is called with the rows that are done and the rows that there are",
+        )
+
+
+def check_op(op: object) -> str:
+    """The id of an operation."""
+    if not is_id(op):
+        raise InvalidInputError(
+            f"op must be 32 lower-case hex digits, got {shown_object(op)}",
+            hint='pass facts["op"] of the error, or the op of a version',
+        )
+    return str(op)
 
 
 def check_version(version: object, *, newest: int, what: str = "version") -> int:
@@ -108,28 +174,34 @@ def check_version(version: object, *, newest: int, what: str = "version") -> int
             f"{what} must be a whole number, got {type(version).__name__}", hint=f"the newest version is {newest}"
         )
     if version < 0:
-        raise InvalidInputError(f"{what} must not be negative, got {version}", hint=f"the newest version is {newest}")
+        raise InvalidInputError(
+            f"{what} must not be negative, got {shown_object(version)}", hint=f"the newest version is {newest}"
+        )
     if version > newest:
-        raise NotFoundError(f"there is no version {version}", hint=f"the newest version is {newest}", newest=newest)
+        raise NotFoundError(
+            f"there is no version {shown_object(version)}", hint=f"the newest version is {newest}", newest=newest
+        )
     return version
 
 
 def moment_ms(timestamp: object) -> int:
     """A moment in milliseconds since 1970 (UTC), from a datetime, an ISO 8601 string or such a number."""
     if isinstance(timestamp, str):
+        text = timestamp
         try:
-            timestamp = datetime.fromisoformat(timestamp)
+            timestamp = dt.datetime.fromisoformat(text)
         except ValueError:
             raise InvalidInputError(
-                f"timestamp {timestamp!a} is not ISO 8601", hint="such as 2026-11-14T09:30:00+00:00"
+                f"timestamp {shown(text)} is not ISO 8601", hint="such as 2026-11-14T09:30:00+00:00"
             ) from None
-    if isinstance(timestamp, datetime):
-        moment = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
+    if isinstance(timestamp, dt.datetime):
+        moment = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=dt.UTC)
         return int(moment.timestamp() * 1000)
     if type(timestamp) is int:
         return timestamp
     raise InvalidInputError(
-        f"timestamp must be a datetime, an ISO 8601 string or milliseconds, got {type(timestamp).__name__}"
+        f"timestamp must be a datetime, an ISO 8601 string or milliseconds, got {type(timestamp).__name__}",
+        hint="such as 2026-11-14T09:30:00+00:00",
     )
 
 

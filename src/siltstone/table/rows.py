@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from siltstone.errors import InvalidInputError, SchemaMismatchError
+from siltstone.table.arguments import shown_object
 from siltstone.table.rows_convert import RefusedValueError, check_valid, convert, is_sliceable, refused
 from siltstone.table.rows_match import match_columns, match_type, slots_of
 from siltstone.table.rows_split import CHUNK_BYTES, ROWS_PER_CHUNK, default_bytes, pieces
@@ -262,7 +263,7 @@ def _imported(read: Any, data: object, where: str) -> Any:
 def _checked_name(name: object, where: str) -> str:
     if not isinstance(name, str):
         raise SchemaMismatchError(
-            f"{where}a column has the name {shown(repr(name))[1:-1]}, which is no string", hint="rename it"
+            f"{where}a column has the name {shown_object(name)}, which is no string", hint="rename it"
         )
     return str(name)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import reprlib
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from siltstone.table.arguments import shown_object
 from siltstone.table.rows_convert import RefusedValueError, cast_plain, first_failing, lifted, shown_value
 from siltstone.table.rows_match import is_any_list
 from siltstone.table.types import shown, shown_type, widens
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _NONE = type(None)
 _WHOLE = (int, np.integer)
 _TRUTH = (bool, np.bool_)
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 60
 _REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
@@ -153,11 +151,6 @@ def _build(values: list[Any], kind: pa.DataType, slot: Slot) -> pa.Array:
         raise RefusedValueError(index, problem, "give a value that fits the column") from error
 
 
-def shown_object(value: object) -> str:
-    """A Python value as a message shows it."""
-    return shown(str(value) if isinstance(value, dt.date | dt.time | dt.timedelta) else _REPR.repr(value))[1:-1]
-
-
 def _from_moments(values: list[Any], slot: Slot) -> pa.Array:
     """Timestamps and durations in the finest unit that they have; a coarser column is checked for it later."""
     if any(one.__name__ == "NaTType" for one in set(map(type, values))):
@@ -223,9 +216,9 @@ def _check_zones(values: list[Any], slot: Slot) -> None:
 def _refuse_keys(
     index: int, row: dict[str, Any], *, expected: set[str], required: set[str], inside: str = ""
 ) -> RefusedValueError:
-    missing, extra = sorted(required - row.keys()), sorted(map(str, row.keys() - expected))
+    missing, extra = sorted(required - row.keys()), sorted(map(shown_object, row.keys() - expected))
     what = [f"it lacks {shown(missing[0])}"] if missing else []
-    what += [f"it has {shown(extra[0])}, which is not in the table"] if extra else []
+    what += [f"it has {extra[0]}, which is not in the table"] if extra else []
     hints = ["give None for what is not known"] if missing else []
     hints += ["leave it out, or add it to the table with add_column first"] if extra else []
     return RefusedValueError(index, f"{inside}{' and '.join(what)}", "; ".join(hints))

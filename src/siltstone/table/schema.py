@@ -25,6 +25,7 @@ from siltstone.errors import (
     UnsupportedTypeError,
 )
 from siltstone.format.table import DEPTH_MAX, Field, Schema
+from siltstone.table.arguments import shown_object
 from siltstone.table.defaults import check_default
 from siltstone.table.types import (
     FIXED_BYTES_MAX,
@@ -125,7 +126,9 @@ def field_named(schema: Schema, name: str) -> Field:
     """
     by_name = {field.name: field for field in schema.fields}
     if type(name) is not str:
-        raise InvalidInputError(f"a column's name must be a string, got {type(name).__name__}")
+        raise InvalidInputError(
+            f"a column's name must be a string, got {type(name).__name__}", hint="write it in quotes"
+        )
     if name not in by_name:
         raise InvalidInputError(f"there is no column {shown(name)}", hint=near_names(list(by_name), name), column=name)
     return by_name[name]
@@ -213,7 +216,7 @@ def _field_name(field: pa.Field) -> str:
     try:
         return str(field.name)
     except UnicodeDecodeError as error:
-        raise InvalidInputError(f"a column's name is not valid UTF-8: {shown(str(error))}") from None
+        raise InvalidInputError(f"a column's name is not valid UTF-8: {shown(str(error))}", hint="rename it") from None
 
 
 def _shape(kind: pa.DataType, *, column: str) -> tuple[str, list[pa.Field]]:
@@ -233,7 +236,7 @@ def _key_names(key: str | Sequence[str] | None) -> tuple[str, ...]:
     names = () if key is None else (key,) if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise InvalidInputError(
-            f"key must be a column's name or a list of them, got {shown(repr(key))[1:-1]}", hint="for example key='id'"
+            f"key must be a column's name or a list of them, got {shown_object(key)}", hint="for example key='id'"
         )
     if key is not None and not names:
         raise InvalidInputError("key names no column", hint="leave it out for a table without a key")
@@ -274,7 +277,9 @@ def check_name(name: str) -> None:
     """Check a name by itself."""
     problem = ""
     if type(name) is not str:
-        raise InvalidInputError(f"a column's name must be a string, got {type(name).__name__}")
+        raise InvalidInputError(
+            f"a column's name must be a string, got {type(name).__name__}", hint="write it in quotes"
+        )
     if not name.strip():
         problem = "is empty or only spaces"
     elif len(name) > NAME_CHARACTERS_MAX:

@@ -75,6 +75,7 @@ class Operations(ABC):
 
     def widen_column(self, name: str, to: pa.DataType | None = None, *, nullable: bool = False) -> Version | None:
         """Give a column a type that holds all values of the old one, or let it hold nulls."""
+        arguments.check_flag(nullable, "nullable")
         return self._evolve(lambda schema: evolve.widen_column(schema, name, to, nullable=nullable))
 
     def set(self, settings: Mapping[str, str | None]) -> Version | None:
