@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LABEL_CHARACTERS_MAX = 256
 MESSAGE_CHARACTERS_MAX = 4096
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 60
 
@@ -38,7 +38,7 @@ def check_label(label: object, what: str) -> str:
     text = _check_text(label, what, LABEL_CHARACTERS_MAX)
     if not _TAG.fullmatch(text) or text.isdigit():
         raise InvalidInputError(
-            f"{what} {shown(text)} is not allowed", hint="use letters, digits and _ . - /, and not digits alone"
+            f"{what} {shown(text)} is not allowed", hint="use letters, digits and _ . -, and not digits alone"
         )
     return text
 
@@ -75,10 +75,13 @@ def check_values(values: Mapping[str, str]) -> dict[str, str]:
     if not hasattr(values, "items") or not values:
         raise InvalidInputError("values must map columns to expressions", hint='such as {"lang": "\'en\'"}')
     for name, text in values.items():
-        if not isinstance(name, str) or not isinstance(text, str):
+        if not isinstance(name, str):
             raise InvalidInputError(
-                f"values must map names to SQL in strings, got {type(name).__name__} {shown_object(name)} with "
-                f"{type(text).__name__}",
+                f"values names the column {shown_object(name)}, which is no string", hint="write it in quotes"
+            )
+        if not isinstance(text, str):
+            raise InvalidInputError(
+                f"the new value of {shown(name)} must be a SQL expression in a string, got {type(text).__name__}",
                 hint='write numbers as "1" and strings as "\'text\'"',
             )
     return dict(values)
