@@ -106,7 +106,8 @@ class Model:
     def fits(self, operation: dict) -> bool:
         """Whether the columns that an operation names are there, and those that it adds are not."""
         needs = {"update": ["note"], "rename_column": [operation.get("name")], "drop_column": [operation.get("name")]}
-        return operation["do"] != "add_column" and all(one in self.columns for one in needs.get(operation["do"], ()))
+        given = {name for part in operation.get("parts", [operation]) for row in part.get("rows", ()) for name in row}
+        return operation["do"] != "add_column" and given.union(needs.get(operation["do"], ())) <= self.columns.keys()
 
     def changes(self, operation: dict) -> bool:
         """Whether an operation would change anything."""

@@ -117,7 +117,7 @@ def is_right(mine, facts, race) -> bool:
     if isinstance(facts, DuplicateKeyError):
         return mine["do"] in {"append", "transaction"} and race.model.refuses(mine)
     if isinstance(facts, ConflictError):
-        return mine["do"] == "compact"
+        return mine["do"] == "compact" or (mine["do"] == "transaction" and not race.model.fits(mine))
     if isinstance(facts, InvalidInputError):
         return not race.model.fits(mine)
     return not isinstance(facts, SiltstoneError)

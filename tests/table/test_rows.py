@@ -213,7 +213,7 @@ def test_batches__broken_source__is_wrapped(tmp_path):
         ([ROWS[0], {"id": 2}], ["row 1 (counting from 0): it lacks 'name'", "give None"]),
         ([ROWS[0], {**ROWS[0], "z": 2}], ["row 1", "has 'z', which is not in the table", "add_column"]),
         ([ROWS[0], {"id": 1, "Name": "a"}], ["row 1", "lacks 'name' and it has 'Name'"]),
-        ([ROWS[0], {1: 2}], ["row 1", "lacks 'id' and it has '1'"]),
+        ([ROWS[0], {1: 2}], ["row 1", "lacks 'id' and it has 1"]),
     ],
 )
 def test_batches__other_columns__are_refused_with_expected_and_got(data, words):

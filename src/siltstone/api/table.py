@@ -7,43 +7,44 @@ What must hold:
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
 
 from siltstone.env import REAL, Env
 from siltstone.errors import (
     ClosedError,
+    ConflictError,
     DuplicateKeyError,
     InvalidInputError,
     NotFoundError,
+    TruncatedError,
 )
+from siltstone.locks import ForkLock
 from siltstone.table import arguments
 from siltstone.table.changes import Changes
 from siltstone.table.compact import compact
 from siltstone.table.group import Request, Turns
 from siltstone.table.history import History
 from siltstone.table.lookup import get
-from siltstone.table.operations import Labels, Restore
+from siltstone.table.operations import Restore, Tags
 from siltstone.table.scan import Scan
 from siltstone.table.schema import arrow_schema, key_fields
 from siltstone.table.source import TableSource
 from siltstone.table.sql import run_sql
 from siltstone.table.tools import Tools, make_tools
 from siltstone.table.transaction import Operations, Transaction
+from siltstone.table.types import shown
 from siltstone.table.versions import Version, counts_of, describe, list_versions, unchanged, version_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
-
-    import pyarrow as pa
 
     from siltstone.format.table import Schema
     from siltstone.log import Log
     from siltstone.table.compact import Compacted
-    from siltstone.table.inserts import Twice
-    from siltstone.table.operations import Append, Overwrite, Upsert, Work
+    from siltstone.table.operations import Work
     from siltstone.table.sql import Result
     from siltstone.table.state import State
 
@@ -56,7 +57,7 @@ class Table(Operations):
         self._env = env
         self._own_tools = tools or make_tools(log.store, env)
         self._history = History(log)
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
         self._pinned = pinned
         self._state = pinned or self._history.newest()
         self._closed = False
@@ -145,7 +146,10 @@ class Table(Operations):
 
     def changes(self, since: int, until: int | None = None, columns: Sequence[str] | None = None) -> Changes:
         """The rows that changed after version ``since`` up to ``until``, with ``_change`` and ``_version``."""
-        return Changes(self._own_tools, self._history, self._now(), since=since, until=until, columns=columns)
+        try:
+            return Changes(self._own_tools, self._history, self._now(), since=since, until=until, columns=columns)
+        except TruncatedError as error:
+            raise _collected(error, f"version {since}, or one behind it,") from error
 
     def resolve(self, op: str) -> int | None:
         """The version that an operation made, None where it made none: what to ask after a CommitUnknownError."""
@@ -160,8 +164,7 @@ class Table(Operations):
     def transaction(self, *, once: str | None = None, message: str = "") -> Transaction:
         """Collect operations into one version. With ``once``, it is applied only where that id never was."""
         once, message = arguments.check_once(once), arguments.check_message(message)
-        self._check_writable()
-        state = self._now()
+        state = self._looked()
 
         def end(works: Sequence[Work]) -> Version:
             return self._commit(Request(works, state.version, once, message))
@@ -170,22 +173,23 @@ class Table(Operations):
 
     def tag(self, name: str, *, version: int | None = None) -> Version:
         """Give a version (the newest) a name; a tag that is there moves."""
-        state = self._begun
+        state = self._looked()
         version = state.version if version is None else arguments.check_version(version, newest=state.version)
-        return self._do(Labels(tags={arguments.check_label(name, "tag"): version}))
+        return self._do(Tags({arguments.check_label(name, "tag"): version}))
 
     def untag(self, name: str) -> Version:
         """Remove a tag."""
         name = arguments.check_label(name, "tag")
-        if name not in self._begun.tags:
-            raise _no_tag(name, self._begun)
-        return self._do(Labels(tags={name: None}))
+        state = self._looked()
+        if name not in state.tags:
+            raise _no_tag(name, state)
+        return self._do(Tags({name: None}))
 
     def restore(
         self, *, version: int | None = None, tag: str | None = None, timestamp: datetime | str | int | None = None
     ) -> Version:
         """Bring back the rows and columns of an earlier version, as a new version."""
-        return self._do(Restore(self._at(self._begun, version=version, tag=tag, timestamp=timestamp)))
+        return self._do(Restore(self._at(self._looked(), version=version, tag=tag, timestamp=timestamp)))
 
     def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
         """Rewrite small and half-deleted fragments into fewer ones, clustered by key; rows stay as they are."""
@@ -214,6 +218,22 @@ class Table(Operations):
     def _schema(self) -> Schema:
         return self._begun.schema
 
+    def _run(self, make: Callable[[], Work], *, data: object = ()) -> Version:
+        """Do an operation, and once more where it was refused because of columns that others have changed since."""
+        self._check_writable()
+        if not _is_held(data):  # a stream is read once: look first
+            self._now()
+            return self._do(make())
+        before = self._begun.schema
+        try:
+            return self._do(make())
+        except DuplicateKeyError:  # was decided on the newest version
+            raise
+        except (InvalidInputError, ConflictError):
+            if self._now().schema == before:
+                raise
+        return self._do(make())
+
     def _do(self, work: Work) -> Version:
         return self._commit(Request([work], self._begun.version))
 
@@ -224,36 +244,6 @@ class Table(Operations):
             return unchanged(done.state, done.version)
         return describe(done.state.recent[-1], counts=counts_of(request.works, done.change))
 
-    def _retried(self, call: Callable[[], Version | None]) -> Version | None:
-        """``call``, and once more where it was refused because of columns that others have changed meanwhile."""
-        before = self._begun.schema
-        try:
-            return call()
-        except DuplicateKeyError:  # was decided on the newest version
-            raise
-        except InvalidInputError:
-            if self._now().schema == before:
-                raise
-            return call()
-
-    def _insert(self, kind: type[Append | Upsert | Overwrite], data: object, *, twice: Twice) -> Version | None:
-        insert = super()._insert
-        if isinstance(data, Iterator):  # read once; there is nothing left for a second call
-            return insert(kind, data, twice=twice)
-        return self._retried(lambda: insert(kind, data, twice=twice))
-
-    def delete(self, where: str | None) -> Version | None:
-        delete = super().delete
-        return self._retried(lambda: delete(where))
-
-    def update(self, values: Mapping[str, str], where: str | None = None) -> Version | None:
-        update = super().update
-        return self._retried(lambda: update(values, where))
-
-    def _evolve(self, change: Callable[[Schema], Schema]) -> Version | None:
-        evolve = super()._evolve
-        return self._retried(lambda: evolve(change))
-
     def _now(self) -> State:
         """The state that a read sees."""
         if self._closed:
@@ -261,6 +251,11 @@ class Table(Operations):
         if self._pinned is not None:
             return self._pinned
         return self._seen(self._history.refresh(self._state))
+
+    def _looked(self) -> State:
+        """The newest version, for a write that decides by what it sees."""
+        self._check_writable()
+        return self._now()
 
     def _seen(self, state: State) -> State:
         with self._lock:
@@ -280,9 +275,13 @@ class Table(Operations):
         elif timestamp is not None:
             version = version_at(state, arguments.moment_ms(timestamp))
         number = arguments.check_version(version, newest=state.version)
-        return state if number == state.version else self._history.at(number)
+        try:
+            return state if number == state.version else self._history.at(number)
+        except TruncatedError as error:
+            raise _collected(error, f"version {number}") from error
 
     def _check_writable(self) -> None:
+        self._log.check_process()
         if self._closed:
             raise ClosedError(f"{self!r} was closed", hint="open the table again")
         if self._pinned is not None:
@@ -317,11 +316,26 @@ def _again(log: Log, version: int | None) -> Table:
     return table if version is None else table.at(version=version)
 
 
+def _is_held(data: object) -> bool:
+    """Whether rows are all there, and the same however often they are read."""
+    if isinstance(data, list | tuple):
+        return all(isinstance(one, dict | pa.Table | pa.RecordBatch) for one in data)
+    return isinstance(data, dict | pa.Table | pa.RecordBatch) or hasattr(data, "columns")
+
+
 def missing(uri: str) -> NotFoundError:
     """The error for a URI without a table."""
     return NotFoundError(f"there is no table at {uri}", hint="check the URI, or make one with siltstone.create()")
 
 
 def _no_tag(name: str, state: State) -> NotFoundError:
-    known = ", ".join(sorted(state.tags)[:10]) or "none"
+    known = ", ".join(shown(one)[1:-1] for one in sorted(state.tags)[:10]) or "none"
     return NotFoundError(f"there is no tag {name!a}", hint=f"tags: {known}")
+
+
+def _collected(error: TruncatedError, what: str) -> TruncatedError:
+    return TruncatedError(
+        f"{what} can't be read any more: {error.message}",
+        hint="history() lists the versions that are left",
+        **error.facts,
+    )

@@ -88,4 +88,4 @@ def writing(arguments: argparse.Namespace) -> Iterator[Table]:
 
 def defaults_of(table: Table) -> frozenset[str]:
     """The columns that rows need not give: those that were added with a default."""
-    return frozenset(field.name for field in table._now().schema.fields if field.default is not None)  # noqa: SLF001
+    return frozenset(field.name for field in table._now().schema.fields if field.optional or field.default is not None)  # noqa: SLF001

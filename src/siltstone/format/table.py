@@ -50,6 +50,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str
     nullable: bool = True
     default: int | float | str | bool | None = None  # of rows in fragments from before the column was added
+    optional: bool = False  # added later: rows may come without it
     children: tuple[Field, ...] = ()
 
 
@@ -105,6 +106,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mask: dict[Name, Vector] = {}  # by fragment; replaces the vector it had
     unmask: tuple[Name, ...] = ()  # fragments whose vector goes (restore)
     rewrite: bool = False  # the same rows in other files
+    revives: bool = False  # rows that were gone may be back: an older vector, or an older fragment
     schema: Schema | None = None
     tags: dict[Label, Position | None] = {}  # None: the tag goes
     settings: dict[Label, str | None] = {}

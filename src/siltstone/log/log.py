@@ -332,13 +332,14 @@ class Log(GuardedLog):
                     self._write_hint(self._last.position)
                 self.check_receipt(self._last)
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Raise ForkedError in a child of the process that opened the handle."""
         if os.getpid() != self._process:
             raise ForkedError(f"{self!r} was opened before os.fork()", hint="open the log again in the child")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        self._check_process()
+        self.check_process()
         with self._lock:
             if self._closed:
                 raise ClosedError(f"this handle on {self!r} was closed", hint="open the log again")

@@ -199,7 +199,7 @@ def moment_ms(timestamp: object) -> int:
             ) from None
     if isinstance(timestamp, dt.datetime):
         moment = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=dt.UTC)
-        return int(moment.timestamp() * 1000)
+        return round(moment.timestamp() * 1000)
     if type(timestamp) is int:
         return timestamp
     raise InvalidInputError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from siltstone.errors import ConflictError, InvalidInputError
+from siltstone.errors import ConflictError, CorruptionError, InternalError, InvalidInputError
 from siltstone.format.table import Change, encode_body, encode_change
 from siltstone.log.marks import Entry
 from siltstone.table.conflict import Footprint, Verdict, verdict_of_all
@@ -46,14 +46,22 @@ class _Prepared(NamedTuple):
 
 
 def commit(
-    tools: Tools, history: History, state: State, works: Sequence[Work], *, base: int, once: str = "", message: str = ""
+    tools: Tools,
+    history: History,
+    state: State,
+    works: Sequence[Work],
+    *,
+    base: int,
+    once: str = "",
+    message: str = "",
+    op: str = "",
 ) -> Committed:
-    """Make a version of some operations.
+    """Make a version of some operations; ``op`` names it.
 
     Raises ConflictError (they can't be done any more, or others were first all the time), CommitUnknownError (look
     ``facts["op"]`` up first), InvalidInputError (they don't fit what is in the table).
     """
-    op = tools.env.ids.new()
+    op = op or tools.env.ids.new()
     prepared: _Prepared | None = None
     looked = False  # whether ``state`` was the newest at some time since the call
     for _ in tools.env.tries(most_s=WAIT_MOST_S):
@@ -100,6 +108,10 @@ def _prepare(tools: Tools, state: State, works: Sequence[Work], *, base: int, on
     kinds = {work.operation for work in works}
     operation: Operation = kinds.pop() if len(kinds) == 1 else "transaction"
     change, footprint = draft.finish(operation, base=base, once=once, message=message)
+    try:
+        state.apply(change, version=state.mark.position)
+    except CorruptionError as error:  # better no version than one that nobody can read
+        raise InternalError(f"the change does not fit the version it was made for: {error.message}") from error
     return _Prepared(change, encode_change(change), footprint)
 
 

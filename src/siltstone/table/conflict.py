@@ -56,7 +56,7 @@ def verdict(mine: Footprint, landed: Change) -> Verdict:
     masked = frozenset(landed.mask) | frozenset(landed.unmask)
     if mine.rewrites and mine.touches & removed:
         return Verdict.CONFLICT
-    brought_rows = bool(landed.add or landed.unmask) and not landed.rewrite
+    brought_rows = bool(landed.add or landed.unmask or landed.revives) and not landed.rewrite
     again = (
         (mine.rows and brought_rows)
         or (mine.whole and bool(landed.add or removed or masked))

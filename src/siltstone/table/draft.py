@@ -37,6 +37,7 @@ class Draft:
         self.counts = Counts()
         self.footprint = Footprint()
         self.rewrite = False
+        self.revives = False  # rows that were gone may be back
         self._masks: dict[str, Deleted | Vector | None] = {}
         self._tags: dict[str, int | None] = {}
         self._settings: dict[str, str | None] = {}
@@ -61,6 +62,8 @@ class Draft:
 
     def delete(self, live: Live, rows: np.ndarray) -> int:
         """Delete rows of a fragment; how many were still there."""
+        if live.fragment.name not in self.state.fragments:
+            return 0  # it lost its last row to an earlier part of this draft
         before = self.deleted(live)
         after = Deleted.from_numbers(rows, rows=live.fragment.rows)
         after = before.union(after) if before is not None else after
@@ -83,10 +86,18 @@ class Draft:
     def set_labels(
         self, *, tags: Mapping[str, int | None] | None = None, settings: Mapping[str, str | None] | None = None
     ) -> None:
-        """Change tags and settings."""
-        self._tags.update(tags or {})
-        self._settings.update(settings or {})
-        self._apply(Change(operation="tag", tags=dict(tags or {}), settings=dict(settings or {})))
+        """Change tags and settings; what is as it should be stays out of the change."""
+        tags, settings = tags or {}, settings or {}
+        self.footprint = replace(
+            self.footprint,
+            tags=self.footprint.tags | tags.keys(),
+            settings=self.footprint.settings | settings.keys(),
+        )
+        tags = {name: value for name, value in tags.items() if self.state.tags.get(name) != value}
+        settings = {name: value for name, value in settings.items() if self.state.settings.get(name) != value}
+        self._tags.update(tags)
+        self._settings.update(settings)
+        self._apply(Change(operation="tag", tags=tags, settings=settings))
 
     def count(self, *, inserted: int = 0, updated: int = 0, deleted: int = 0) -> None:
         """Note what was done to rows, for people."""
@@ -140,6 +151,7 @@ class Draft:
             mask=mask,
             unmask=tuple(name for name, kept in self._masks.items() if kept is None),
             rewrite=self.rewrite,
+            revives=self.revives,
             schema=self.schema if self.schema != self.begun.schema else None,
             tags=self._tags,
             settings=self._settings,
@@ -148,8 +160,7 @@ class Draft:
             message=message,
         )
         touches = frozenset(removed) | frozenset(self._masks)
-        tags, settings = frozenset(self._tags), frozenset(self._settings)
-        return change, replace(self.footprint, touches=touches, tags=tags, settings=settings)
+        return change, replace(self.footprint, touches=touches)
 
     def _apply(self, change: Change) -> None:
         self.state = self.state.apply(change, version=self.begun.version + 1)

@@ -38,13 +38,15 @@ def add_column(schema: Schema, field: pa.Field, default: object = None) -> Schem
     added = make_field(field, ids)
     if default is not None:
         stored = stored_default(default, arrow_type(added), column=shown(added.name))
-        added = msgspec.structs.replace(added, default=stored)
+        added = msgspec.structs.replace(added, default=stored, optional=True)
     elif not added.nullable:
         raise InvalidInputError(
             f"column {shown(added.name)} is not nullable, and rows that are there have no value for it",
             hint="give a default, or add it as nullable",
             column=added.name,
         )
+    else:
+        added = msgspec.structs.replace(added, optional=True)
     following = next(ids)
     if following > _ID_MAX:
         raise InvalidInputError(
@@ -130,6 +132,14 @@ def _replace(schema: Schema, old: Field, new: Field) -> Schema:
 def _checked(schema: Schema) -> Schema:
     validate(schema)
     return schema
+
+
+def takes(now: Schema, written: Schema) -> bool:
+    """Whether rows that were given for one schema mean the same in another: users name columns, files have ids."""
+    if now == written:
+        return True
+    ids = {one.name: one.id for one in now.fields}
+    return still_reads(written, now) and all(ids.get(one.name) == one.id for one in written.fields)
 
 
 def still_reads(written: Schema, now: Schema) -> bool:

@@ -147,14 +147,19 @@ class Fragments:
         for masks, vector in vectors.items():
             if masks in extra:
                 extra[masks] = Live(extra[masks].fragment, vector)
-            elif masks in self and self.base.index[masks] not in gone:
+            elif (row := self.base.index.get(masks)) is not None and row not in gone:
                 masked[masks] = vector
             else:
                 raise CorruptionError(f"{name} masks {masks}, which is not there", object=name)
-            if vector is not None and masks in extra and vector.rows > extra[masks].fragment.rows:
-                raise CorruptionError(f"{name} masks more rows of {masks} than it has", object=name)
+            if vector is not None and vector.rows >= self._rows_of(masks, extra):
+                raise CorruptionError(f"{name} masks as many rows of {masks} as it has, or more", object=name)
         result = Fragments(self.base, frozenset(gone), masked, extra)
         return result.folded() if len(gone) - len(self.gone) + len(extra) + len(masked) > FOLD_AT else result
+
+    def _rows_of(self, name: str, extra: Mapping[str, Live]) -> int:
+        if name in extra:
+            return extra[name].fragment.rows
+        return int(self.base.table.column("rows")[self.base.index[name]].as_py())
 
     def join(self, columns: pa.Table) -> Fragments:
         """With the fragments of a rollup added."""

@@ -7,11 +7,12 @@ What must hold:
 
 from __future__ import annotations
 
-import threading
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from siltstone.errors import InternalError, InvalidInputError
+from siltstone.errors import CommitUnknownError, ConflictError, InternalError, InvalidInputError
+from siltstone.locks import ForkLock
 from siltstone.table.commit import Committed, commit
 from siltstone.table.operations import Append
 
@@ -34,6 +35,7 @@ class Request:
     base: int
     once: str = ""
     message: str = ""
+    op: str = ""
     done: Committed | None = None
     failed: BaseException | None = None
 
@@ -53,17 +55,23 @@ class Turns:
         self._history = history
         self._state = state
         self._seen = seen
-        self._turn = threading.Lock()
+        self._turn = ForkLock()
         self._waiting: list[Request] = []
-        self._guard = threading.Lock()
+        self._guard = ForkLock()
 
     def commit(self, request: Request) -> Committed:
         """Make a version of a request, alone or with those of other threads."""
         with self._guard:
             self._waiting.append(request)
-        with self._turn:
-            if request.done is None and request.failed is None:
-                self._run(self._take(request))
+        try:
+            with self._turn:
+                if request.done is None and request.failed is None:
+                    self._run(self._take(request))
+        except BaseException:
+            # Whoever is interrupted while it waits must not be served later.
+            with self._guard:
+                self._waiting = [one for one in self._waiting if one is not request]
+            raise
         if request.failed is not None:
             raise request.failed
         if request.done is None:
@@ -84,17 +92,24 @@ class Turns:
             for request in batch:
                 self._alone(request)
         except BaseException as error:
-            for request in batch:
+            for request in batch[1:]:
                 if request.done is None and request.failed is None:
-                    request.failed = error
+                    request.failed = _told(error, request)
             raise
 
     def _together(self, batch: list[Request]) -> bool:
         """One version for all; False where one of them is refused."""
         works = [work for request in batch for work in request.works]
+        op = self._tools.env.ids.new()
+        for request in batch:
+            request.op = op
         try:
-            done = commit(self._tools, self._history, self._state(), works, base=batch[0].base)
+            done = commit(self._tools, self._history, self._state(), works, base=batch[0].base, op=op)
         except InvalidInputError:
+            return False
+        except ConflictError as error:
+            if error.facts.get("op") == op:  # patience ran out; what is wrong with one of them has no op
+                raise
             return False
         self._seen(done.state)
         for request in batch:
@@ -117,3 +132,14 @@ class Turns:
             return
         self._seen(done.state)
         request.done = done
+
+
+def _told(error: BaseException, request: Request) -> BaseException:
+    """What a thread is told when the one that committed for it failed."""
+    if isinstance(error, Exception):
+        return copy.copy(error)
+    return CommitUnknownError(
+        "the thread that committed for this one was interrupted",
+        hint="look the op id up with resolve() before running it again",
+        op=request.op,
+    )

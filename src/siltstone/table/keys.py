@@ -123,7 +123,7 @@ def show_keys(keys: pa.Array | pa.Table, numbers: Sequence[int] | NDArray[np.int
     rows = pa.array([int(number) for number in numbers[:most]], pa.int64())
     columns = keys.columns if isinstance(keys, pa.Table) else [keys]
     parts = [_readable(column.take(rows)) for column in columns]
-    values = list(zip(*parts, strict=True)) if isinstance(keys, pa.Table) else parts[0]
+    values = list(zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
     texts = [text if len(text) <= _TEXT_MOST else text[:_TEXT_MOST] + "..." for text in map(ascii, values)]
     more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
     return ", ".join(texts) + more

@@ -228,7 +228,7 @@ def _ordered(values: pa.Array) -> NDArray[Any] | None:
     kind = values.type
     plain = as_integers(values)
     if plain is not None:
-        if kinds.is_unsigned_integer(kind):
+        if kinds.is_uint64(kind):
             plain = np.minimum(plain, np.iinfo(np.int64).max)  # the log has no bounds above it
         ordered: NDArray[Any] = np.sort(plain.astype(np.int64, copy=False))
         return ordered

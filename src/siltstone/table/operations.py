@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from siltstone.errors import ConflictError, DuplicateKeyError, InvalidInputError
-from siltstone.table.evolve import still_reads
+from siltstone.table.evolve import takes
 from siltstone.table.inserts import Inserted, write_rows
 from siltstone.table.keys import show_keys
 from siltstone.table.lookup import candidates, match_keys
 from siltstone.table.predicate import Predicate, parse_assignments, parse_predicate
 from siltstone.table.prune import prune_for
 from siltstone.table.scan import matching
-from siltstone.table.schema import arrow_schema, key_fields
+from siltstone.table.schema import arrow_schema, arrow_type, key_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    import pyarrow as pa
 
     from siltstone.format.rollup import Live
     from siltstone.format.table import Operation, Schema
@@ -54,10 +53,29 @@ class _Keyed(Work):
         self._columns_from = columns_from  # field ids from here on were given in this very transaction
         self._matches: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}
 
+    def check(self, draft: Draft) -> None:
+        """Raise ConflictError where the rows were written for columns that are others by now."""
+        draft.depends(columns=True)
+        given = draft.begun.schema.next_id  # ids from here on are this transaction's own, others' are below
+        own = draft.schema.next_id > max(given, self._columns_from) and given != self._columns_from
+        if own or not takes(draft.schema, self.inserted.schema):
+            raise ConflictError(
+                "columns were changed by another in a way that the rows that were written don't fit",
+                hint="nothing was changed; run it again",
+            )
+
+    def keys(self, number: int, schema: Schema) -> pa.Table:
+        """The keys of one of my fragments, as the columns of a later version have them."""
+        given = self.inserted.key_rows[number]
+        fields = key_fields(schema)
+        arrays = [column.cast(arrow_type(field)) for column, field in zip(given.columns, fields, strict=True)]
+        return pa.table(arrays, names=[field.name for field in fields])
+
     def matches(self, draft: Draft) -> Iterator[tuple[Live, np.ndarray, int, np.ndarray]]:
         """(fragment, its rows that have one of my keys and are there, number of my fragment, its rows)."""
         mine = {one.name for one in self.inserted.fragments}
-        for number, keys in enumerate(self.inserted.key_rows):
+        for number in range(len(self.inserted.key_rows)):
+            keys = self.keys(number, draft.schema)
             for live in candidates(draft.state, keys):
                 name = live.fragment.name
                 if name in mine:
@@ -74,14 +92,6 @@ class _Keyed(Work):
 
     def insert(self, draft: Draft) -> None:
         """Add the fragments, without the rows that a later one replaces."""
-        given = draft.begun.schema.next_id  # ids from here on are this transaction's own, others' are below
-        own = draft.schema.next_id > max(given, self._columns_from) and given != self._columns_from
-        draft.depends(columns=True)
-        if own or not still_reads(self.inserted.schema, draft.schema):
-            raise ConflictError(
-                "columns were changed by another in a way that the rows that were written don't fit",
-                hint="nothing was changed; run it again",
-            )
         draft.add(self.inserted.fragments)
         for name, gone in self.inserted.replaced.items():
             live = draft.state.fragments.get(name)
@@ -96,6 +106,7 @@ class Append(_Keyed):
 
     def run(self, draft: Draft) -> None:
         """Refuses keys that are there."""
+        self.check(draft)
         if self.inserted.key_rows:
             draft.depends(rows=True)
         for _, rows, number, which in self.matches(draft):
@@ -116,6 +127,7 @@ class Upsert(_Keyed):
 
     def run(self, draft: Draft) -> None:
         """Deletes the rows that have one of the keys."""
+        self.check(draft)
         draft.depends(rows=True)
         updated = sum(draft.delete(live, rows) for live, rows, _, _ in list(self.matches(draft)))
         self.insert(draft)
@@ -129,6 +141,7 @@ class Overwrite(_Keyed):
 
     def run(self, draft: Draft) -> None:
         """Removes every fragment."""
+        self.check(draft)
         draft.depends(whole=True)
         draft.count(deleted=draft.state.fragments.rows, inserted=self.inserted.rows)
         draft.remove(live.fragment.name for live in draft.state.fragments)
@@ -154,11 +167,20 @@ class _Filtered(Work):
     def _parse(self, schema: Schema) -> Predicate | None:
         return None if self.where is None else parse_predicate(self.where, arrow_schema(schema))
 
+    def _follow(self, schema: Schema) -> None:
+        """Take up other columns; what was found stays where the filter reads none of those that changed."""
+        before = {one.name: one for one in self._schema.fields}
+        now = {one.name: one for one in schema.fields}
+        self._schema, self._predicate = schema, self._parse(schema)
+        columns = self._predicate.columns if self._predicate else frozenset[str]()
+        if any(before.get(name) != now.get(name) for name in columns):
+            self._rows = {}
+
     def chosen(self, draft: Draft) -> Iterator[tuple[Live, np.ndarray]]:
         """Fragments and the rows in them that are there and match."""
         draft.depends(rows=True, columns=True)
         if draft.schema != self._schema:
-            self._schema, self._predicate, self._rows = draft.schema, self._parse(draft.schema), {}
+            self._follow(draft.schema)
         for live in select(draft.state, self._predicate):
             name = live.fragment.name
             if self._predicate is None:
@@ -244,19 +266,30 @@ class Columns(Work):
         draft.set_schema(self._evolve(draft.schema))
 
 
-class Labels(Work):
-    """Tags or settings are set."""
+class Tags(Work):
+    """Versions get names, or lose them."""
 
     operation = "tag"
 
-    def __init__(
-        self, *, tags: Mapping[str, int | None] | None = None, settings: Mapping[str, str | None] | None = None
-    ) -> None:
-        self._tags, self._settings = tags or {}, settings or {}
+    def __init__(self, tags: Mapping[str, int | None]) -> None:
+        self._tags = tags
 
     def run(self, draft: Draft) -> None:
         """Sets them."""
-        draft.set_labels(tags=self._tags, settings=self._settings)
+        draft.set_labels(tags=self._tags)
+
+
+class Settings(Work):
+    """Settings get values, or lose them."""
+
+    operation = "settings"
+
+    def __init__(self, settings: Mapping[str, str | None]) -> None:
+        self._settings = settings
+
+    def run(self, draft: Draft) -> None:
+        """Sets them."""
+        draft.set_labels(settings=self._settings)
 
 
 class Restore(Work):
@@ -269,6 +302,7 @@ class Restore(Work):
 
     def run(self, draft: Draft) -> None:
         """Names the fragments of then; nothing is copied."""
+        draft.revives = True
         draft.depends(whole=True, columns=True)
         wanted = {live.fragment.name: live for live in self._target.fragments}
         here = {live.fragment.name: live for live in draft.state.fragments}

@@ -37,6 +37,7 @@ class Slot:
     nullable: bool
     key: bool
     default: Default | None
+    optional: bool  # rows may come without it
     parts: tuple[Slot, ...]
 
     @property
@@ -58,7 +59,7 @@ def slots_of(schema: Schema) -> tuple[Slot, ...]:
 
 
 def match_columns(given: Sequence[str], slots: tuple[Slot, ...], *, where: str = "", inside: str = "") -> None:
-    """Check that rows have exactly the table's columns (those with a default may be missing).
+    """Check that rows have exactly the table's columns (those that were added later may be missing).
 
     Raises:
         SchemaMismatchError: with what was expected and what came.
@@ -72,7 +73,7 @@ def match_columns(given: Sequence[str], slots: tuple[Slot, ...], *, where: str =
                 f"{where}two columns{of} have the name {shown(name)}", hint="rename or drop one", column=name
             )
         seen.add(name)
-    missing = [slot.name for slot in slots if slot.name not in seen and slot.default is None]
+    missing = [slot.name for slot in slots if slot.name not in seen and not slot.optional]
     extra = [name for name in given if name not in expected]
     if not missing and not extra:
         return
@@ -132,6 +133,7 @@ def _slot(field: Field, *, inside: str, key: bool = False) -> Slot:
         nullable=field.nullable,
         key=key,
         default=field.default,
+        optional=field.optional or field.default is not None,
         parts=tuple(_slot(child, inside=path) for child in field.children),
     )
 

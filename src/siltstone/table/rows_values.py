@@ -35,7 +35,7 @@ _REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 def columns_of(rows: list[dict[str, Any]], slots: tuple[Slot, ...]) -> list[list[Any]]:
     """The columns of rows, each a dict with exactly the table's columns; one with a default may be left out."""
     expected = {slot.name for slot in slots}
-    required = {slot.name for slot in slots if slot.default is None}
+    required = {slot.name for slot in slots if not slot.optional}
     for index, row in enumerate(rows):
         keys = row.keys()
         if keys != expected and not (required <= keys <= expected):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from siltstone.errors import ClosedError, InvalidInputError
 from siltstone.table import arguments, evolve
 from siltstone.table.inserts import write_rows
-from siltstone.table.operations import Append, Columns, Delete, Labels, Overwrite, Update, Upsert
+from siltstone.table.operations import Append, Columns, Delete, Overwrite, Settings, Update, Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from siltstone.format.table import Schema
-    from siltstone.table.inserts import Twice
+    from siltstone.table.inserts import Inserted, Twice
     from siltstone.table.operations import Work
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
@@ -37,58 +37,70 @@ class Operations(ABC):
         ``data`` is an Arrow table, batch or reader, a pandas or polars frame, a list of dicts, or an iterable of
         such. Raises SchemaMismatchError, DuplicateKeyError.
         """
-        return self._insert(Append, data, twice="refuse")
+        return self._run(lambda: Append(self._written(data, twice="refuse"), columns_from=self._ids), data=data)
 
     def upsert(self, data: object) -> Version | None:
         """Add rows, in the place of those with the same keys; of rows given twice the last one counts."""
-        if not self._schema.key:
-            raise InvalidInputError("upsert needs a key, and this table has none", hint="create it with key=")
-        return self._insert(Upsert, data, twice="last wins")
+
+        def make() -> Work:
+            if not self._schema.key:
+                raise InvalidInputError("upsert needs a key, and this table has none", hint="create it with key=")
+            return Upsert(self._written(data, twice="last wins"), columns_from=self._ids)
+
+        return self._run(make, data=data)
 
     def overwrite(self, data: object) -> Version | None:
         """Add rows in the place of all that are there."""
-        return self._insert(Overwrite, data, twice="refuse")
+        return self._run(lambda: Overwrite(self._written(data, twice="refuse"), columns_from=self._ids), data=data)
 
     def delete(self, where: str | None) -> Version | None:
         """Delete the rows that match a SQL condition; None deletes all."""
-        return self._do(Delete(arguments.check_where(where), self._schema))
+        return self._run(lambda: Delete(arguments.check_where(where), self._schema))
 
     def update(self, values: Mapping[str, str], where: str | None = None) -> Version | None:
         """Give columns new values (SQL expressions) in the rows that match a condition."""
-        where = arguments.check_where(where)
-        return self._do(Update(arguments.check_values(values), where, self._schema, base=self._base))
+
+        def make() -> Work:
+            checked = arguments.check_values(values)
+            return Update(checked, arguments.check_where(where), self._schema, base=self._begun.version)
+
+        return self._run(make)
 
     def add_column(
         self, column: pa.Field | str, kind: pa.DataType | None = None, *, default: object = None
     ) -> Version | None:
         """Add a column, given as a field or as name and type. In rows that are there it is ``default``, or null."""
         field = arguments.as_field(column, kind)
-        return self._evolve(lambda schema: evolve.add_column(schema, field, default))
+        return self._run(lambda: self._evolved(lambda schema: evolve.add_column(schema, field, default)))
 
     def drop_column(self, name: str) -> Version | None:
         """Drop a column; a later one of the same name is another one."""
-        return self._evolve(lambda schema: evolve.drop_column(schema, name))
+        return self._run(lambda: self._evolved(lambda schema: evolve.drop_column(schema, name)))
 
     def rename_column(self, name: str, to: str) -> Version | None:
         """Rename a column."""
-        return self._evolve(lambda schema: evolve.rename_column(schema, name, to=to))
+        return self._run(lambda: self._evolved(lambda schema: evolve.rename_column(schema, name, to=to)))
 
     def widen_column(self, name: str, to: pa.DataType | None = None, *, nullable: bool = False) -> Version | None:
         """Give a column a type that holds all values of the old one, or let it hold nulls."""
         arguments.check_flag(nullable, "nullable")
-        return self._evolve(lambda schema: evolve.widen_column(schema, name, to, nullable=nullable))
+        return self._run(lambda: self._evolved(lambda schema: evolve.widen_column(schema, name, to, nullable=nullable)))
 
     def set(self, settings: Mapping[str, str | None]) -> Version | None:
         """Change settings; None removes one."""
-        return self._do(Labels(settings=arguments.check_settings(settings)))
+        return self._run(lambda: Settings(arguments.check_settings(settings)))
 
-    def _insert(self, kind: type[Append | Upsert | Overwrite], data: object, *, twice: Twice) -> Version | None:
-        inserted = write_rows(self._tools, self._schema, data, base=self._base, twice=twice)
-        return self._do(kind(inserted, columns_from=self._begun.schema.next_id))
+    def _written(self, data: object, *, twice: Twice) -> Inserted:
+        return write_rows(self._tools, self._schema, data, base=self._begun.version, twice=twice)
 
-    def _evolve(self, change: Callable[[Schema], Schema]) -> Version | None:
+    def _evolved(self, change: Callable[[Schema], Schema]) -> Work:
         change(self._schema)  # bad input is told at once
-        return self._do(Columns(change))
+        return Columns(change)
+
+    @property
+    def _ids(self) -> int:
+        """Field ids from here on were given by the transaction itself."""
+        return self._begun.schema.next_id
 
     @property
     @abstractmethod
@@ -104,12 +116,9 @@ class Operations(ABC):
     def _schema(self) -> Schema:
         """The columns that the next operation sees."""
 
-    @property
-    def _base(self) -> int:
-        return self._begun.version
-
     @abstractmethod
-    def _do(self, work: Work) -> Version | None: ...
+    def _run(self, make: Callable[[], Work], *, data: object = ()) -> Version | None:
+        """Make an operation and do it, or note it; ``data`` is what making it reads."""
 
 
 class Transaction(Operations):
@@ -125,18 +134,15 @@ class Transaction(Operations):
         self._open = True
         self.result: Version | None = None  # what it became
 
-    def _insert(self, kind: type[Append | Upsert | Overwrite], data: object, *, twice: Twice) -> Version | None:
+    def _run(self, make: Callable[[], Work], *, data: object = ()) -> None:
+        del data
         self._check_open()
-        return None if self._applied else super()._insert(kind, data, twice=twice)
+        if not self._applied:
+            self._works.append(make())
 
-    def _do(self, work: Work) -> None:
-        self._check_open()
-        self._works.append(work)
-
-    def _evolve(self, change: Callable[[Schema], Schema]) -> None:
-        self._check_open()
+    def _evolved(self, change: Callable[[Schema], Schema]) -> Work:
         self._columns = change(self._columns)
-        self._do(Columns(change))
+        return Columns(change)
 
     @property
     def _tools(self) -> Tools:
