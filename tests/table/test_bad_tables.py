@@ -1,4 +1,4 @@
-"""What is stored is damaged, replaced or gone: it is told by the object's name, and nothing else is asked for or torn."""
+"""What is stored is damaged, replaced or gone: it is told by the object's name, and nothing is written or torn."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def with_body(data, body):
 
 
 ENTRIES = {
-    "empty": lambda data: b"",
+    "empty": lambda _: b"",
     "cut": lambda data: data[:-1],
     "grown": lambda data: data + b"\0",
     "one bit": flipped,
@@ -100,8 +100,9 @@ def test_open__the_last_entry_is_damaged__is_told_and_nothing_is_written(how):
     before = print_of(store)
     with told(UnsupportedFormatError if how in NEWER else CorruptionError, match=r"entries/0+3|version 3", hint=False):
         open_table(store, env=QUICK)
-    with told(UnsupportedFormatError if how in NEWER else CorruptionError, hint=False):
-        old.history()
+    if how != "out of the chain":  # history() looks at entries one by one
+        with told(UnsupportedFormatError if how in NEWER else CorruptionError, hint=False):
+            old.history()
     assert print_of(store) == before
     assert old.scan().to_arrow().num_rows == 7, "what was read before stays"
     assert old.at(version=2).count() == 8
@@ -121,16 +122,17 @@ def test_open__an_entry_further_back_is_damaged__rows_are_those_that_were_writte
     assert table.count() == 7
 
 
-def test_open__an_entry_is_missing__is_told_and_nothing_behind_it_is_read():
-    for gone in (2, 3, 5):
-        table = new_table(versions=4)
-        store = store_of(table)
-        store.delete([entry_key(gone)])
-        before = print_of(store)
-        with told(MissingObjectError, match=rf"entries/0+{gone}.*missing", hint=False):
-            list(open_table(store, env=QUICK).history())
-            open_log(store, root=paths.LOG, env=QUICK, probe=False).tip()
-        assert print_of(store) == before
+@pytest.mark.parametrize("gone", [1, 3, 4, 5])
+def test_history__an_entry_that_others_repeat_is_missing__is_told_and_the_rows_are_those_that_were_written(gone):
+    store = store_of(new_table(versions=4))
+    store.delete([entry_key(gone)])
+    before = print_of(store)
+    table = open_table(new_store_of(store), env=QUICK)
+    assert (table.version, table.scan().to_arrow().num_rows) == (7, 7)
+    with told(MissingObjectError, match=rf"entries/0+{gone} is missing.*verify"):
+        table.history()
+    assert print_of(store) == before
+    check_works(table)
 
 
 def change(**fields):
@@ -192,7 +194,7 @@ def test_open__a_vector_says_that_it_is_larger_than_its_fragment__is_refused_and
         opened.get(1)
     assert not [call for call in store.calls if call.key.startswith(paths.VECTORS)]
     reseal(store_of(table), 3, change(mask={name: vector(rows=999)}))
-    with told(CorruptionError, match="more rows", hint=False):
+    with told(CorruptionError, match="masks .* rows", hint=False):
         open_table(store, env=QUICK)
 
 
@@ -200,7 +202,7 @@ def test_open__a_vector_says_that_it_is_larger_than_its_fragment__is_refused_and
 
 OBJECTS = {
     "missing": None,
-    "empty": lambda data: b"",
+    "empty": lambda _: b"",
     "cut": lambda data: data[:-1],
     "one bit": flipped,
     "one bit of the end": lambda data: flipped(data, 0.97),
@@ -331,7 +333,7 @@ def test_at__version_was_collected__is_told_and_those_left_are_read():
         lambda: table.at(version=40),
         lambda: table.restore(version=5),
         lambda: table.changes(5),
-        lambda: table.changes(70, 5) if table.version < 0 else table.changes(5, 70),
+        lambda: table.changes(5, 70),
         lambda: open_table(store, version=5, env=QUICK),
     ):
         with told(TruncatedError, match=r"can't be read any more.*history"):
@@ -350,7 +352,7 @@ def test_calls__table_was_made_anew_and_went_on__old_handle_is_told_and_changes_
     for number in range(10):
         new.set({"turn": str(number)})
     before = print_of(store)
-    for call in (lambda: old.version, lambda: old.scan(), lambda: old.append([row(100)]), lambda: old.set({"a": "b"})):
+    for call in (lambda: old.version, old.scan, lambda: old.append([row(100)]), lambda: old.set({"a": "b"})):
         with told(CorruptionError, match=r"log was replaced.*open it again"):
             call()
     assert print_of(store) == before
@@ -372,11 +374,11 @@ def test_open__link_in_the_place_of_an_object_leads_out_of_the_root__is_not_foll
     with told(InvalidInputError, CorruptionError, match="symbolic link", hint=False):
         open_table(tmp_path / "t", env=QUICK).scan().to_arrow()
     with told(InvalidInputError, CorruptionError, match="symbolic link", hint=False):
-        table.append([row(2)])
+        open_table(tmp_path / "t", env=QUICK).append([row(2)])
     assert len(list((tmp_path / "elsewhere").iterdir())) == 1
 
 
-def test_open__table_is_gone__is_not_found(tmp_path):
+def test_open__table_is_gone__is_not_found():
     table = new_table()
     store = store_of(table)
     store.delete(keys(store, ""))
