@@ -183,6 +183,7 @@ def served(directory: Path) -> Iterator[Place]:
 
 def _serve(directory: Path, owner: int, ready: Any) -> None:
     hint = decode_hint(hint_path(directory).read_bytes())
+    assert hint is not None
     # Where looking is not cheap, hints are rarer: the last one is further back.
     rarer = _hint(hint.log, hint.position, every=HINT_EVERY)
 

@@ -16,10 +16,11 @@ from table_rows import SCHEMA
 import siltstone as ss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import pyarrow as pa
 
+    from siltstone.log.open import Guard
     from siltstone.store.meter import MeteredStore
 
 SILTSTONE = "siltstone"
@@ -34,13 +35,13 @@ class Place(NamedTuple):
     uri: str
     key: str | None = None
     sync: bool = False
-    storage_options: Mapping[str, str] | None = None
+    storage_options: dict[str, str] | None = None
 
 
 def create(place: Place) -> None:
     """Make an empty table."""
     if place.kind == SILTSTONE:
-        guard = "auto" if place.storage_options is None else "receipt"
+        guard: Guard = "auto" if place.storage_options is None else "receipt"
         ss.create(store_of(place), schema=SCHEMA, key=place.key, guard=guard).close()
     elif place.kind == LANCE:
         lance.write_dataset(SCHEMA.empty_table(), place.uri, storage_options=place.storage_options)
@@ -85,7 +86,7 @@ def count_rows(place: Place) -> int:
         with open_table(place) as table:
             return table.scan().count()  # type: ignore[no-any-return]
     if place.kind == LANCE:
-        return lance.dataset(place.uri, storage_options=place.storage_options).count_rows()  # type: ignore[no-any-return]
+        return lance.dataset(place.uri, storage_options=place.storage_options).count_rows()
     return deltalake.DeltaTable(place.uri).count()
 
 
