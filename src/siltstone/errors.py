@@ -17,11 +17,12 @@ class SiltstoneError(Exception):
 
     kind: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+    remedy: ClassVar[str] = ""  # the hint where none is given
 
     def __init__(self, message: str, *, hint: str = "", **facts: object) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.remedy
         self.facts = facts
 
     def __str__(self) -> str:
@@ -194,6 +195,7 @@ class CorruptionError(SiltstoneError):
     """An object is not what was written: cut, changed, replaced or out of its chain."""
 
     kind = "corruption"
+    remedy = "run `siltstone verify` to see what else is damaged; a copy of the object put back mends it"
 
 
 class MissingObjectError(CorruptionError):

@@ -23,8 +23,8 @@ BODY_BYTES_MAX = 48 * 1024 * 1024
 
 T = TypeVar("T")
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
-Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Text = Annotated[str, msgspec.Meta(max_length=256)]
 Kind = Literal["data", "fence", "abort"]
 

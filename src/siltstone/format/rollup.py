@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from siltstone.errors import CorruptionError
 from siltstone.format import frame
@@ -139,7 +140,24 @@ def decode_rollup(data: bytes, *, name: str) -> Rollup:
     for table, wanted in ((fragments, FRAGMENT_COLUMNS), (versions, VERSION_COLUMNS)):
         if not set(wanted).issubset(table.schema):
             raise CorruptionError(f"{name} lacks columns; it has {', '.join(table.column_names)[:200]}", object=name)
+        if any(table.column(field.name).null_count for field in wanted if not field.nullable):
+            raise CorruptionError(f"{name} has nulls where there can be none", object=name)
+    _check_values(fragments, name)
     return Rollup(header, decode_json(summary.to_pybytes(), Summary, name), fragments, versions)
+
+
+def _check_values(fragments: pa.Table, name: str) -> None:
+    """What records of fragments would refuse."""
+    vectors = fragments.filter(pc.is_valid(fragments.column("vector")))
+    parts = [vectors.column(f"vector_{part}") for part in ("offset", "length", "rows")]
+    names = pa.chunked_array([*fragments.column("name").chunks, *vectors.column("vector").chunks], pa.string())
+    numbers = [fragments.column("rows"), fragments.column("bytes"), *parts]
+    if (
+        not pc.all(pc.match_substring_regex(names, r"^[0-9]{20}-[0-9a-f]{32}\z"), min_count=0).as_py()
+        or any(part.null_count for part in parts)
+        or not all(pc.all(pc.greater_equal(one, 0), min_count=0).as_py() for one in numbers)
+    ):
+        raise CorruptionError(f"{name} has names or numbers that can't be", object=name)
 
 
 def _to_ipc(table: pa.Table) -> bytes:

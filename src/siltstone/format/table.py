@@ -25,7 +25,7 @@ JSON_BYTES_MAX = 512 * 1024 * 1024
 DEPTH_MAX = 32
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{20}-[0-9a-f]{32}$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{20}-[0-9a-f]{32}\Z")]
 FieldId = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 Operation = Literal[

@@ -185,7 +185,7 @@ def _no_commit_store(identity: Identity) -> WrongCommitStoreError:
 
 
 def _check_options(guard: object, trust_ms: object, writer: object) -> None:
-    if guard not in {"auto", "receipt", "witness"}:
+    if not isinstance(guard, str) or guard not in {"auto", "receipt", "witness"}:
         raise InvalidInputError(f"guard must be 'auto', 'receipt' or 'witness', got {guard!a}")
     if type(trust_ms) is not int or not 0 <= trust_ms <= TRUST_MS_MAX:
         raise InvalidInputError(f"trust_ms must be a whole number from 0 to {TRUST_MS_MAX}, got {trust_ms!a}")

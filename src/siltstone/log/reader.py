@@ -73,7 +73,7 @@ class LogReader(FloorReader):
             if entry is not None:
                 self.check_follows(entry, mark)
             if since is None:
-                self._look_past(mark)
+                self._look_past(mark.position)
             return mark
         raise UnavailableError(f"{self.root or 'the log'} grew {CHASES_MAX} times while its tip was looked for")
 
@@ -116,12 +116,12 @@ class LogReader(FloorReader):
             low, high = (middle, high) if self._exists(middle) else (low, middle)
         return low
 
-    def _look_past(self, end: Mark) -> None:
+    def _look_past(self, end: int) -> None:
         """Raise where entries lie behind the end: an entry that was lost looks like the end of the log."""
-        behind = (end.position + distance for distance in LOOKS_PAST) if self.cheap_probes else iter(())
+        behind = (end + distance for distance in LOOKS_PAST) if self.cheap_probes else iter(())
         seen = next((position for position in behind if self._exists(position)), None)
         if seen is not None:  # where listings are used, they have shown it
-            self._check_gap(end.position, seen)
+            self._check_gap(end, seen)
 
     def _exists(self, position: int) -> bool:
         return self.store.head(paths.entry(self.root, position)) is not None
@@ -202,7 +202,7 @@ class LogReader(FloorReader):
         # A whole log is long: its end is looked for at once, not entry by entry.
         end = until if until is not None else self.tip(self._ahead(after) if whole else after)
         if whole:
-            self._look_past(end)
+            self._look_past(end.position)
         mark, highest = after, after.epoch
         ready: list[Entry] = []
         waiting = 0
@@ -227,13 +227,16 @@ class LogReader(FloorReader):
             self._check_not_passed(after.position)
             raise CorruptionError(f"entry {end.position - 1} is not the one it was", position=end.position - 1)
 
-    def sparse(self, since: Mark, *, block: int, until: int | None = None) -> list[Entry]:
+    def sparse(self, since: Mark, *, block: int, until: int | None = None, past: bool = False) -> list[Entry]:
         """The last entry of each block behind ``since``, and the last of all (of those below ``until``).
 
         For logs whose entries repeat those before them: whoever reads these has read all. The caller checks that
-        they follow each other. Only published entries count; nothing is published on the way.
+        they follow each other. Only published entries count; nothing is published on the way. With ``past``, entries
+        behind the end are looked for too: one that was lost looks like the end of the log.
         """
         last = self._end_of_run(since) if until is None else until - 1
+        if past:
+            self._look_past(last + 1)
         places = [at for at in range(since.position, last + 1) if (at + 1) % block == 0 or at == last]
         if self.identity.publish == "create":
             found = list(self.store.get_many(paths.entry(self.root, at) for at in places))

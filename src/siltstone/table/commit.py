@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from siltstone.table.operations import Work
     from siltstone.table.tools import Tools
 
-WAIT_MOST_S = 0.05  # whoever is refused saw another get on: there is no fault to wait out
-STEPS_BY_HAND = 2  # losses in a row before looking where the log ends
+WAIT_LEAST_S = 0.002
+WAIT_MOST_S = 1.0
 
 
 class Committed(NamedTuple):
@@ -63,28 +63,32 @@ def commit(
     """
     op = op or tools.env.ids.new()
     prepared: _Prepared | None = None
-    looked = False  # whether ``state`` was the newest at some time since the call
-    for _ in tools.env.tries(most_s=WAIT_MOST_S):
-        for _ in range(STEPS_BY_HAND):
-            if once and once in state.once:
-                return Committed(state, state.once[once], None)
-            try:
-                prepared = prepared or _prepare(tools, state, works, base=base, once=once, message=message)
-            except (InvalidInputError, ConflictError):
-                if looked or _is_newest(history, state):
-                    raise
-                break
-            if is_empty(prepared.change):
-                if looked or _is_newest(history, state):
-                    return Committed(state, state.version, None)
-                break
+    looked, losses = history.crowded, 0  # looked: ``state`` was the newest at some time since the call
+    if looked:
+        state = history.refresh(state)
+    for _ in tools.env.tries(most_s=0):
+        if once and once in state.once:
+            return Committed(state, state.once[once], None)
+        try:
+            prepared = prepared or _prepare(tools, state, works, base=base, once=once, message=message)
+        except (InvalidInputError, ConflictError):
+            if looked or _is_newest(history, state):
+                raise
+        if prepared is not None and is_empty(prepared.change) and (looked or _is_newest(history, state)):
+            return Committed(state, state.version, None)
+        if prepared is not None and not is_empty(prepared.change):
+            began = tools.env.clock.monotonic()
             step, landed = _attempt(history, state, prepared, op=op, time_ms=tools.env.clock.wall_ms())
             if landed is None:
+                history.note_losses(losses)
                 state = state.step(step)
                 history.write_rollup(state)
                 return Committed(state, step.position, prepared.change)
-            state = state.step(landed)
-            prepared = _judge(prepared, [landed])
+            losses += 1
+            state, prepared = state.step(landed), _judge(prepared, [landed])
+            if losses == 1:
+                continue  # the next place may well be free
+            _wait(tools, losses, tools.env.clock.monotonic() - began)
         newest = history.refresh(state)
         prepared = _judge(prepared, newest.steps_since(state))
         state, looked = newest, True
@@ -94,6 +98,12 @@ def commit(
         op=op,
         version=state.version,
     )
+
+
+def _wait(tools: Tools, losses: int, took_s: float) -> None:
+    """Let others get on: the longer an attempt takes and the more were lost, the longer."""
+    most = min(WAIT_MOST_S, max(took_s, WAIT_LEAST_S) * 2 ** min(losses + 2, 12))
+    tools.env.clock.sleep(tools.env.ids.uniform(0, most))
 
 
 def _is_newest(history: History, state: State) -> bool:

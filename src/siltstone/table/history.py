@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ROLLUP_EVERY = 32
 LEVEL = 8  # a rollup of one level stands on one of the next, which is this many times as rare
 ROLLUPS_TRIED_MAX = 1000
+CROWDED = 0.5
 
 
 class History:
@@ -40,13 +41,23 @@ class History:
         self.store = log.store
         self.base = State(mark=log.start, block=log.start)
         self._chain: tuple[State, ...] = ()  # states at rollups, ascending
+        self._losses = 0.0  # of this handle's recent commits, on average
+
+    @property
+    def crowded(self) -> bool:
+        """Whether others commit so often that it pays to look where the log ends before trying."""
+        return self._losses > CROWDED
+
+    def note_losses(self, losses: int) -> None:
+        """Take down how many places a commit lost before it won one."""
+        self._losses += (losses - self._losses) * 0.25
 
     # -- states ------------------------------------------------------------------------------------
 
     def newest(self) -> State:
         """The state at the tip."""
         state = self._from_rollups(None)
-        after = self._follow(state, until=None)
+        after = self._follow(state, until=None, past=True)
         if after.mark == state.mark and state.mark.position:
             self.log.check_stands(state.mark)
         return after
@@ -58,19 +69,21 @@ class History:
 
     def refresh(self, state: State) -> State:
         """The state at the tip, from an earlier one."""
+        if self.log.floor_now(trust_ms=self.log.identity.trust_ms) > state.mark.position:
+            return self.newest()  # what lies between was truncated
         return self._follow(state, until=None)
 
-    def _follow(self, state: State, *, until: int | None) -> State:
-        for step in self.steps(state.mark, until=until):
+    def _follow(self, state: State, *, until: int | None, past: bool = False) -> State:
+        for step in self.steps(state.mark, until=until, past=past):
             state = state.step(step)
         return state
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def steps(self, since: Mark, *, until: int | None = None) -> Iterator[Step]:
+    def steps(self, since: Mark, *, until: int | None = None, past: bool = False) -> Iterator[Step]:
         """The entries behind ``since`` as a table sees them, each once, chain checked."""
         mark = since
-        for entry in self.log.sparse(since, block=BLOCK, until=until):
+        for entry in self.log.sparse(since, block=BLOCK, until=until, past=past):
             body = _body_of(entry)
             start = entry.position - len(body.before if body else ())
             for missed in self._whole(mark, min(start, entry.position)):

@@ -12,7 +12,7 @@ import os
 import re
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -41,6 +41,7 @@ LANES_MAX = 16
 
 _ALL = 2**62  # rows: a limit that ends no scan, and that no filter is moved past
 _LIMIT = f"Limit: skip=0, fetch={_ALL}"
+_READ_ONLY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*([A-Za-z_]*)", re.DOTALL)
 _QUERIES = frozenset({"SELECT", "WITH", "EXPLAIN", "VALUES"})
 _NO_TABLE = re.compile(r"table '(?:datafusion\.public\.)?(.*?)' not found", re.DOTALL)
@@ -82,10 +83,10 @@ class Result:
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars frame."""
-        try:
-            import polars as pl  # noqa: PLC0415  an optional package
-        except ImportError:
-            raise MissingDependencyError("to_polars() needs polars", hint="pip install polars") from None
+        if find_spec("polars") is None:
+            raise MissingDependencyError("to_polars() needs polars", hint="pip install polars")
+        import polars as pl  # noqa: PLC0415  an optional package
+
         return pl.DataFrame(self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -119,14 +120,16 @@ def run_sql(query: str, tables: Mapping[str, Source], *, memory_bytes_max: int |
     failures = Failures()
     columns = sorted({name for source in tables.values() for name in source.schema.names})
     context = _session(memory_bytes_max)
-    lanes = {
-        f"{number} {name}": _register(context, f"{number} {name}", name, source, failures)
-        for number, (name, source) in enumerate(tables.items())
-    }
-    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    lanes = {name: _register(context, name, source, failures) for name, source in tables.items()}
     with _planning(query, columns, list(tables)):
-        frame = context.sql(query, options=options)
+        frame = context.sql(query, options=_READ_ONLY)
         plan = frame.optimized_logical_plan()
+        filtered = _filtered(plan, lanes)
+        if filtered:
+            for name in filtered:
+                _fence(context, name)
+            frame = context.sql(query, options=_READ_ONLY)
+            plan = frame.optimized_logical_plan()
     _prune(plan, lanes)
     return Result(query, frame, columns, failures)
 
@@ -158,14 +161,19 @@ def _session(memory_bytes_max: int | None) -> SessionContext:
     return SessionContext(config, runtime)
 
 
-def _register(context: SessionContext, scan: str, name: str, source: Source, failures: Failures) -> Lanes:
-    """Make a source known by a name; the scan below it has one that no query can use."""
+def _register(context: SessionContext, name: str, source: Source, failures: Failures) -> Lanes:
     lanes_max = min(LANES_MAX, max(2, os.cpu_count() or 1))
     lanes = Lanes(source, engine.plain(source.schema), lanes_max=lanes_max, failures=failures)
-    context.register_table(_quoted(scan), lanes)
-    context.register_view(_quoted(name), context.table(_quoted(scan)).limit(_ALL))
-    context.deregister_table(_quoted(scan))
+    context.register_table(_quoted(name), lanes)
     return lanes
+
+
+def _fence(context: SessionContext, name: str) -> None:
+    """Keep filters above the scans of a table, where DataFusion applies them itself."""
+    # Only where there are filters: with nothing between, a sort takes the limit for its own and keeps all in memory.
+    fenced = context.table(_quoted(name)).limit(_ALL)
+    context.deregister_table(_quoted(name))
+    context.register_view(_quoted(name), fenced)
 
 
 def _quoted(name: str) -> str:
@@ -192,27 +200,48 @@ def _plain_field(field: pa.Field) -> pa.Field:
 # -- pruning -------------------------------------------------------------------------------------
 
 
+def _filtered(plan: LogicalPlan, lanes: Mapping[str, Lanes]) -> list[str]:
+    """The tables that filters are handed down to; all of them where that is not seen."""
+    scans = _scans(plan)
+    if _some_hidden(plan, scans):
+        return list(lanes)
+    return [name for name in lanes if any(scan.table == name and scan.handed_down for scan in scans)]
+
+
 def _prune(plan: LogicalPlan, lanes: Mapping[str, Lanes]) -> None:
     """Tell each source which rows no scan of it needs."""
     scans = _scans(plan)
-    if len(scans) != plan.display_indent().count("TableScan: "):
-        return  # one is inside of an expression, with filters that are not seen here
+    if _some_hidden(plan, scans):
+        return
     for name, lane in lanes.items():
-        ways = [filters for scan, filters in scans if scan == name]
+        ways = [scan.filters for scan in scans if scan.table == name]
         if ways and all(ways):
             lane.where = prune_by(ways, lane.schema)
 
 
-def _scans(plan: LogicalPlan) -> list[tuple[str, list[Expr]]]:
-    """The scans of a plan, each with the filters that stand right above it."""
-    found: list[tuple[str, list[Expr]]] = []
+class _Scan(NamedTuple):
+    """A scan of a table, with the filters right above it."""
+
+    table: str
+    filters: list[Expr]
+    handed_down: bool
+
+
+def _some_hidden(plan: LogicalPlan, scans: list[_Scan]) -> bool:
+    # A query inside of an expression is shown in the text of a plan, and is not among its nodes.
+    return len(scans) != plan.display_indent().count("TableScan: ")
+
+
+def _scans(plan: LogicalPlan) -> list[_Scan]:
+    found: list[_Scan] = []
     stack: list[tuple[LogicalPlan, list[Expr]]] = [(plan, [])]
     while stack:
         node, filters = stack.pop()
         # Some nodes have no Python form; none of those is looked for.
         line = node.display()
         if line.startswith("TableScan: "):
-            found.append((node.to_variant().fqn()[2], filters))
+            scan = node.to_variant()
+            found.append(_Scan(scan.fqn()[2], filters, bool(scan.filters())))
         elif line.startswith("Filter: "):
             filters = [*filters, Expr(node.to_variant().predicate())]
         elif line != _LIMIT and not line.startswith("SubqueryAlias: "):

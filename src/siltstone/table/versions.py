@@ -57,6 +57,7 @@ def list_versions(history: History, state: State, *, limit: int | None = None) -
 
 
 READ_TOGETHER = 512
+TIME_MS_MAX = 253_402_300_799_000  # the end of the year 9999
 
 
 def counts_of(works: Sequence[Work], change: Change) -> Counts:
@@ -68,7 +69,7 @@ def counts_of(works: Sequence[Work], change: Change) -> Counts:
 
 def describe(step: Step, *, counts: Counts | None = None) -> Version:
     """A step as people see it."""
-    time = datetime.fromtimestamp(step.time_ms / 1000, UTC)
+    time = _moment(step.time_ms)
     change = step.change
     if change is None:
         return Version(step.position, time, "none", op=step.op)
@@ -93,7 +94,7 @@ def version_at(state: State, moment_ms: int) -> int:
     times = np.maximum.accumulate(state.all_versions().column("time_ms").to_numpy())
     count = int(np.searchsorted(times, moment_ms, side="right"))
     if count == 0:
-        first = datetime.fromtimestamp(int(times[0]) / 1000, UTC) if len(times) else "never"
+        first = _moment(int(times[0])) if len(times) else "never"
         raise NotFoundError("there was no version at that time", hint=f"the first one was made at {first}")
     return count - 1
 
@@ -101,4 +102,9 @@ def version_at(state: State, moment_ms: int) -> int:
 def unchanged(state: State, version: int) -> Version:
     """A version that an operation found and did not make: it had nothing to do, or was applied before."""
     time_ms = state.all_versions().column("time_ms")[version].as_py()
-    return Version(version, datetime.fromtimestamp(time_ms / 1000, UTC), "none")
+    return Version(version, _moment(time_ms), "none")
+
+
+def _moment(time_ms: int) -> datetime:
+    """A time as a writer's clock gave it; one that no calendar has is cut."""
+    return datetime.fromtimestamp(min(max(time_ms, 0), TIME_MS_MAX) / 1000, UTC)
