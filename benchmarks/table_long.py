@@ -1,7 +1,7 @@
 """A table of very many appends, written without making them: its log and rollups as its writers would have left them.
 
-What must hold: a reader can't tell it from a real one until it reads rows. Its last writer was killed before it wrote
-the rollup that was due, and rollups that no reader of the newest version opens are there by name only.
+What must hold: a reader can't tell it from a real one until it reads rows. Rollups that no reader of the newest
+version opens are there by name only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def write_long_table(directory: Path, *, appends: int) -> Place:
         history = History(log)
         first = list(history.steps(log.start))
         schema = history.newest().schema
-    last_rollup = appends // ROLLUP_EVERY * ROLLUP_EVERY - ROLLUP_EVERY
+    last_rollup = (appends + 1) // ROLLUP_EVERY * ROLLUP_EVERY
     written = [_as_written(step) for step in first]
     template = first[1].change
     assert template is not None

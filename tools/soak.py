@@ -7,6 +7,7 @@ earlier soak ended). Stops at the first failure with what is needed to see it ag
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +18,15 @@ from siltstone.testing.sim import run_seed, run_seeds
 REPO = Path(__file__).parents[1]
 FIRST_SEED = 1_000_000  # those below are the test suite's
 SEEDS_A_ROUND = 5_000
-REAL = ("tests/faults/test_kill.py", "tests/log/test_many_processes.py", "tests/test_lance.py")
+REAL = (
+    "tests/faults/test_kill.py",
+    "tests/log/test_many_processes.py",
+    "tests/table/test_kill.py",
+    "tests/table/test_many_operations.py",
+    "tests/table/test_many_processes.py",
+    "tests/test_lance.py",
+)
+OPERATIONS_S = "60"  # how long the operations of a table run beside each other
 
 
 def main() -> int:
@@ -37,7 +46,8 @@ def main() -> int:
                 return _explain(outcome.seed)
         seed += asked.seeds
         command = [sys.executable, "-m", "pytest", "-q", "-x", *REAL]
-        real = subprocess.run(command, cwd=REPO, check=False)  # noqa: S603 - our own interpreter and tests
+        env = {**os.environ, "SILTSTONE_TEST_SECONDS": OPERATIONS_S}
+        real = subprocess.run(command, cwd=REPO, check=False, env=env)  # noqa: S603 - our own interpreter and tests
         if real.returncode:
             return 1
         rounds += 1

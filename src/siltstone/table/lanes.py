@@ -42,27 +42,47 @@ class Source(Protocol):
         """
 
 
-class Failures:
-    """The first error of what a run read."""
+class Run:
+    """What one run of a query has open, and the first error of what it read."""
 
     def __init__(self) -> None:
-        self.first: BaseException | None = None
+        self.failure: BaseException | None = None
+        self._pipes: set[_Pipe] = set()
+        self._closed = False
+        self._lock = threading.Lock()
 
-    def add(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Remember an error, unless there was one before."""
-        if self.first is None:
-            self.first = error
+        with self._lock:
+            self.failure = self.failure or error
+
+    def pipe(self) -> _Pipe:
+        """A new pipe, closed with the run."""
+        made = _Pipe()
+        with self._lock:
+            if self._closed:
+                made.close()
+            self._pipes.add(made)
+        return made
+
+    def close(self) -> None:
+        """End all reading. What DataFusion drops, it drops when it likes."""
+        with self._lock:
+            self._closed = True
+            pipes, self._pipes = self._pipes, set()
+        for pipe in pipes:
+            pipe.close()
 
 
 class Lanes(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """A source as DataFusion reads it."""
 
-    def __init__(self, source: Source, schema: pa.Schema, *, lanes_max: int, failures: Failures) -> None:
+    def __init__(self, source: Source, schema: pa.Schema, *, lanes_max: int, run: Run) -> None:
         # The base class is for its name: DataFusion takes nothing else, and calls only the methods below.
         self._source = source
         self._schema = schema
         self._lanes_max = lanes_max
-        self._failures = failures
+        self._run = run
         self.where: Prune | None = None
 
     @property
@@ -81,10 +101,10 @@ class Lanes(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         try:
             parts = list(self._source.parts(self.where))
         except BaseException as error:
-            self._failures.add(error)
+            self._run.fail(error)
             raise
         count = max(1, min(self._lanes_max, len(parts)))
-        return [Lane(parts[first::count], self, self._failures) for first in range(count)]
+        return [Lane(parts[first::count], self, self._run) for first in range(count)]
 
     def _only(self, columns: Sequence[str] | None) -> pa.Schema:
         return self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
@@ -93,10 +113,10 @@ class Lanes(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
 class Lane:
     """Some parts of a source, one after the other."""
 
-    def __init__(self, parts: Sequence[Part], lanes: Lanes, failures: Failures) -> None:
+    def __init__(self, parts: Sequence[Part], lanes: Lanes, run: Run) -> None:
         self._parts = parts
         self._lanes = lanes
-        self._failures = failures
+        self._run = run
 
     def scanner(self, _schema: pa.Schema, **options: object) -> Scanner:
         """What DataFusion asks for as it begins to read."""
@@ -105,7 +125,7 @@ class Lane:
         return Scanner(schema, lambda: self._read(schema))
 
     def _read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        pipe = _Pipe()
+        pipe = self._run.pipe()
         threading.Thread(target=self._fill, args=(pipe, schema), name="siltstone-lane", daemon=True).start()
         try:
             while (batch := pipe.take()) is not None:
@@ -123,7 +143,7 @@ class Lane:
                         return
             pipe.put(None)
         except BaseException as error:
-            self._failures.add(error)
+            self._run.fail(error)
             pipe.put(error)
 
 
@@ -156,16 +176,17 @@ class _Pipe:
     def take(self) -> pa.RecordBatch | None:
         """Wait for the next one."""
         self._there.acquire()
-        item = self._items.popleft()
+        item = self._items.popleft() if self._items else None
         self._free.release()
         if isinstance(item, BaseException):
             raise item
         return item
 
     def close(self) -> None:
-        """Nothing more is taken."""
+        """Nothing more is taken; whoever waits goes on."""
         self._closed = True
         self._free.release()
+        self._there.release()
 
 
 def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from datafusion import Expr, RuntimeEnvBuilder, SessionContext, SQLOptions
 
 from siltstone.errors import ForkedError, InvalidInputError, MissingDependencyError
 from siltstone.table import engine
-from siltstone.table.lanes import Failures, Lanes, Source
+from siltstone.table.lanes import Lanes, Run, Source
 from siltstone.table.prune import prune_by
 from siltstone.table.schema import first_names, near_names
 from siltstone.table.sqltext import check_text
@@ -51,12 +52,10 @@ _NO_QUERY = re.compile(r"(?:DDL|DML|Statement) not supported|only supports a sin
 class Result:
     """The answer to a query. Nothing of it is kept: whenever it is read, the query runs."""
 
-    def __init__(self, query: str, frame: DataFrame, columns: list[str], failures: Failures) -> None:
+    def __init__(self, query: _Query) -> None:
         self._query = query
-        self._frame = frame
-        self._columns = columns
-        self._failures = failures
-        self.schema = pa.schema([pa.field(one.name, _plain_type(one.type), one.nullable) for one in frame.schema()])
+        self._planned: list[_Plan] = [query.plan()]
+        self.schema = self._planned[0].schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as they come.
@@ -66,10 +65,13 @@ class Result:
             LimitExceededError: the query needs more memory than it may use.
         """
         _check_process()
-        self._failures.first = None
-        with _reading(self._query, self._columns, self._failures):
-            for batch in self._frame.execute_stream():
-                yield self._plain(batch.to_pyarrow())
+        plan = self._take()
+        try:
+            with self._query.reading(plan.run):
+                for batch in plan.frame.execute_stream():
+                    yield self._plain(batch.to_pyarrow())
+        finally:
+            plan.run.close()
 
     def to_arrow(self) -> pa.Table:
         """All rows."""
@@ -94,7 +96,13 @@ class Result:
         return reader.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"Result({shown(self._query)})"
+        return f"Result({shown(self._query.text)})"
+
+    def _take(self) -> _Plan:
+        try:
+            return self._planned.pop()
+        except IndexError:
+            return self._query.plan()
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
@@ -117,21 +125,80 @@ def run_sql(query: str, tables: Mapping[str, Source], *, memory_bytes_max: int |
     match = _FIRST_WORD.match(query)
     if match is None or match[1].upper() not in _QUERIES:
         raise _no_query(query)
-    failures = Failures()
-    columns = sorted({name for source in tables.values() for name in source.schema.names})
-    context = _session(memory_bytes_max)
-    lanes = {name: _register(context, name, source, failures) for name, source in tables.items()}
-    with _planning(query, columns, list(tables)):
-        frame = context.sql(query, options=_READ_ONLY)
-        plan = frame.optimized_logical_plan()
-        filtered = _filtered(plan, lanes)
-        if filtered:
-            for name in filtered:
-                _fence(context, name)
-            frame = context.sql(query, options=_READ_ONLY)
+    return Result(_Query(query, dict(tables), _memory(memory_bytes_max)))
+
+
+class _Plan(NamedTuple):
+    """A query that is ready to run, once."""
+
+    frame: DataFrame
+    run: Run
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the answer."""
+        return pa.schema([pa.field(one.name, _plain_type(one.type), one.nullable) for one in self.frame.schema()])
+
+
+@dataclass(frozen=True)
+class _Query:
+    text: str
+    tables: dict[str, Source]
+    memory_bytes_max: int
+
+    def plan(self) -> _Plan:
+        """Everything but reading rows."""
+        run = Run()
+        context = _session(self.memory_bytes_max)
+        lanes = {name: _register(context, name, source, run) for name, source in self.tables.items()}
+        with self.planning():
+            frame = context.sql(self.text, options=_READ_ONLY)
             plan = frame.optimized_logical_plan()
-    _prune(plan, lanes)
-    return Result(query, frame, columns, failures)
+            filtered = _filtered(plan, lanes)
+            if filtered:
+                for name in filtered:
+                    _fence(context, name)
+                frame = context.sql(self.text, options=_READ_ONLY)
+                plan = frame.optimized_logical_plan()
+        _prune(plan, lanes)
+        return _Plan(frame, run)
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Raises what is wrong with the text in siltstone's words."""
+        with engine.words("sql", self.text, self._columns()):
+            try:
+                yield
+            except ValueError as error:
+                message = str(error)
+                if _NO_QUERY.search(message):
+                    raise _no_query(self.text) from error
+                if match := _NO_TABLE.search(message):
+                    raise self._no_table(match[1]) from error
+                raise
+
+    @contextmanager
+    def reading(self, run: Run) -> Iterator[None]:
+        """Raises what is wrong with rows: the error of a source as it is, others in siltstone's words."""
+        with engine.words("sql", self.text, self._columns()):
+            try:
+                yield
+            except Exception as error:
+                if run.failure is not None:
+                    raise run.failure from error
+                raise
+
+    def _columns(self) -> list[str]:
+        return sorted({name for source in self.tables.values() for name in source.schema.names})
+
+    def _no_table(self, name: str) -> InvalidInputError:
+        names = list(self.tables)
+        near = near_names(names, name)
+        return InvalidInputError(
+            f"sql {shown(self.text)} names table {shown(name)}, which is not there",
+            hint=near if near.startswith("did") else f"tables are {first_names(names)}",
+            table=name,
+        )
 
 
 def _check_process() -> None:
@@ -142,14 +209,18 @@ def _check_process() -> None:
         )
 
 
-def _session(memory_bytes_max: int | None) -> SessionContext:
-    if memory_bytes_max is None:
-        memory_bytes_max = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    if type(memory_bytes_max) is not int or memory_bytes_max < MEMORY_BYTES_MIN:
+def _memory(bytes_max: int | None) -> int:
+    if bytes_max is None:
+        return max(MEMORY_BYTES_MIN, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+    if type(bytes_max) is not int or bytes_max < MEMORY_BYTES_MIN:
         raise InvalidInputError(
-            f"memory_bytes_max must be an int of at least {MEMORY_BYTES_MIN}, got {memory_bytes_max!a}",
+            f"memory_bytes_max must be an int of at least {MEMORY_BYTES_MIN}, got {bytes_max!a}",
             hint="leave it out for half of the machine's memory",
         )
+    return bytes_max
+
+
+def _session(memory_bytes_max: int) -> SessionContext:
     config = (
         engine.config()
         # As joins all scans of a query are in its plan, where pruning looks for them.
@@ -161,9 +232,9 @@ def _session(memory_bytes_max: int | None) -> SessionContext:
     return SessionContext(config, runtime)
 
 
-def _register(context: SessionContext, name: str, source: Source, failures: Failures) -> Lanes:
+def _register(context: SessionContext, name: str, source: Source, run: Run) -> Lanes:
     lanes_max = min(LANES_MAX, max(2, os.cpu_count() or 1))
-    lanes = Lanes(source, engine.plain(source.schema), lanes_max=lanes_max, failures=failures)
+    lanes = Lanes(source, engine.plain(source.schema), lanes_max=lanes_max, run=run)
     context.register_table(_quoted(name), lanes)
     return lanes
 
@@ -248,39 +319,6 @@ def _scans(plan: LogicalPlan) -> list[_Scan]:
             filters = []
         stack += [(one, filters) for one in node.inputs()]
     return found
-
-
-# -- errors --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _planning(query: str, columns: list[str], tables: list[str]) -> Iterator[None]:
-    with engine.words("sql", query, columns):
-        try:
-            yield
-        except ValueError as error:
-            message = str(error)
-            if _NO_QUERY.search(message):
-                raise _no_query(query) from error
-            if match := _NO_TABLE.search(message):
-                near = near_names(tables, match[1])
-                raise InvalidInputError(
-                    f"sql {shown(query)} names table {shown(match[1])}, which is not there",
-                    hint=near if near.startswith("did") else f"tables are {first_names(tables)}",
-                    table=match[1],
-                ) from error
-            raise
-
-
-@contextmanager
-def _reading(query: str, columns: list[str], failures: Failures) -> Iterator[None]:
-    with engine.words("sql", query, columns):
-        try:
-            yield
-        except Exception as error:
-            if failures.first is not None:
-                raise failures.first from error
-            raise
 
 
 def _no_query(query: str) -> InvalidInputError:

@@ -1,0 +1,153 @@
+"""New values of columns: made from the row as it was, and refused where the column can't hold them exactly."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from every_type import DAY, NOON, SCHEMA, TABLE, UTC, naive
+from siltstone.errors import InvalidInputError
+from siltstone.table.predicate import parse_assignments
+
+
+def changed(table=TABLE, **values):
+    return parse_assignments(values, table.schema).apply(table)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "expected"),
+    [
+        ("i", "i + 1", [2, 3, None]),
+        ("i", "2.0", [2, 2, 2]),
+        ("i", "NULL", [None, None, None]),
+        ("i", "big % 10", [4, -5, None]),
+        ("big", "CASE WHEN flag THEN 1 ELSE big END", [1, -5, None]),
+        ("unsigned", "i", [1, 2, None]),
+        ("x", "i / 2.0", [0.5, 1.0, None]),
+        ("half", "0.1", [pytest.approx(0.1)] * 3),
+        ("half", "price", [1.5, 2.5, None]),
+        ("flag", "i = 2", [False, True, None]),
+        ("s", "concat(s, '!')", ["apple!", "Äpfel!", "!"]),
+        ("s", "upper(UPPER)", ["A", "B", None]),
+        ("s", "CAST(i AS VARCHAR)", ["1", "2", None]),
+        ("Odd name", '"Odd name" * 2', [20, 40, None]),
+        ("day", "'2026-02-03'", [dt.date(2026, 2, 3)] * 3),
+        ("day", "'9999-12-31'", [dt.date(9999, 12, 31)] * 3),
+        ("day", "date_trunc('month', at)", [DAY, DAY, None]),
+        ("at", "'2026-02-03T04:05:06.789'", [naive(2026, 2, 3, 4, 5, 6, 789000)] * 3),
+        ("at", "at + INTERVAL '1 day'", [NOON + dt.timedelta(1), NOON + dt.timedelta(2), None]),
+        ("at", "day", [naive(2026, 1, 1), naive(2026, 1, 2), None]),
+        ("zoned", "'2026-07-01T12:00:00Z'", [dt.datetime(2026, 7, 1, 12, tzinfo=UTC)] * 3),
+        ("zoned", "'2026-07-01T12:00:00'", [dt.datetime(2026, 7, 1, 10, tzinfo=UTC)] * 3),
+        ("clock", "'01:02:03'", [dt.time(1, 2, 3)] * 3),
+        ("price", "1.25", [Decimal("1.25")] * 3),
+        ("price", "i", [Decimal("1.00"), Decimal("2.00"), None]),
+        ("price", "price * 2", [Decimal("3.00"), Decimal("5.00"), None]),
+        ("raw", "'text'", [b"text"] * 3),
+        ("raw", "X'00'", [b"\0"] * 3),
+        ("list", "[i, 5]", [[1, 5], [2, 5], [None, 5]]),
+        (
+            "part",
+            "named_struct('x', i, 'Y', s)",
+            [{"x": 1, "Y": "apple"}, {"x": 2, "Y": "Äpfel"}, {"x": None, "Y": None}],
+        ),
+    ],
+)
+def test_apply__each_type__gives_the_new_values(column, text, expected):
+    after = changed(**{column: text})
+    assert after[column].to_pylist() == expected
+    assert after.schema == SCHEMA
+    rest = [name for name in SCHEMA.names if name not in {column, "x"}]  # NaN is not equal to itself
+    assert after.select(rest).equals(TABLE.select(rest))
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "told"),
+    [
+        ("i", "1.5", "truncated"),
+        ("i", "big", "not in range"),
+        ("i", "x", "truncated"),
+        ("i", "s", "is string, the column holds int32"),
+        ("i", "random()", "truncated"),
+        ("big", "big * 1000", "is not exactly a int64"),
+        ("big", "big + 9223372036854775807", "is not exactly a int64"),
+        ("unsigned", "big", "not in range"),
+        ("half", "1e300", "is not exactly a float"),
+        ("flag", "1", "is int64, the column holds bool"),
+        ("s", "5", "is int64, the column holds string"),
+        ("s", "at", "the column holds string"),
+        ("day", "'2026-01-01T10:00:00'", "is not exactly a date32"),
+        ("day", "at", "is not exactly a date32"),
+        ("at", "'2026-01-01T00:00:00.123456789'", "is not exactly a timestamp"),
+        ("at", "TIMESTAMP '2026-01-01T00:00:00.123456789'", "lose data"),
+        ("at", "'soon'", "soon"),
+        ("price", "1.555", "is not exactly a decimal128(10, 2)"),
+        ("price", "123456789", "too large"),
+        ("i", "1 / (i - 1)", "Divide by zero"),
+        ("i", "no_column", "names column 'no_column'"),
+        ("i", "", "is not SQL"),
+        ("i", "1; DROP TABLE t", "is not SQL"),
+        ("i", "(SELECT 1)", "holds a query"),
+        ("i", "max(i)", "holds a function over many rows"),
+        ("i", 5, "must be SQL in a str"),
+    ],
+)
+def test_apply__value_that_does_not_fit__names_the_column(column, text, told):
+    with pytest.raises(InvalidInputError) as caught:
+        changed(**{column: text})
+    assert told in str(caught.value)
+    assert f"column {column!r}" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_apply__several_columns__are_made_from_the_row_as_it_was():
+    after = changed(i="i + 1", big="i", s="UPPER", UPPER="s")
+    assert after["i"].to_pylist() == [2, 3, None]
+    assert after["big"].to_pylist() == [1, 2, None]
+    assert after["s"].to_pylist() == ["a", "b", None]
+    assert after["UPPER"].to_pylist() == ["apple", "Äpfel", None]
+
+
+def test_apply__the_clock__is_one_value_for_all_rows_in_the_columns_unit():
+    assignments = parse_assignments({"at": "now()", "zoned": "now()", "day": "today()"}, SCHEMA)
+    first, second = assignments.apply(TABLE), assignments.apply(TABLE)
+    assert len(set(first["at"].to_pylist())) == 1
+    assert first["at"].equals(second["at"])
+    assert first["zoned"][0].as_py().timestamp() == pytest.approx(dt.datetime.now(UTC).timestamp(), abs=600)
+
+
+def test_apply__null_where_the_column_takes_none__is_refused():
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int64())])
+    table = pa.table({"k": [1, 2], "v": [3, None]}, schema=schema)
+    with pytest.raises(InvalidInputError, match=r"column 'k'.*null"):
+        parse_assignments({"k": "v"}, schema).apply(table)
+    assert parse_assignments({"k": "coalesce(v, 0)"}, schema).apply(table)["k"].to_pylist() == [3, 0]
+
+
+def test_apply__no_rows__gives_none():
+    for values in ({"i": "i + 1", "price": "1.5"}, {"at": "'2026-01-01'"}):
+        assert parse_assignments(values, SCHEMA).apply(TABLE.slice(0, 0)).schema == SCHEMA
+
+
+def test_apply__many_chunks__keeps_the_rows_in_order():
+    table = pa.concat_tables([pa.table({"n": np.arange(first, first + 1_000)}) for first in range(0, 50_000, 1_000)])
+    after = parse_assignments({"n": "n * 2"}, table.schema).apply(table)
+    assert (after["n"].to_numpy() == np.arange(50_000) * 2).all()
+
+
+def test_parse_assignments__unknown_column__suggests_the_near_one():
+    with pytest.raises(InvalidInputError, match=r"'upper'.*did you mean 'UPPER'"):
+        parse_assignments({"upper": "1"}, SCHEMA)
+
+
+def test_parse_assignments__nothing__is_refused():
+    with pytest.raises(InvalidInputError, match="no column"):
+        parse_assignments({}, SCHEMA)
+
+
+def test_columns__of_new_values__are_those_they_are_made_from():
+    assert parse_assignments({"i": "big + 1", "s": "UPPER"}, SCHEMA).columns == {"big", "UPPER"}
