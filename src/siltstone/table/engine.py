@@ -8,14 +8,14 @@ What must hold:
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from datafusion import Expr, SessionConfig, SessionContext
 
 from siltstone.errors import InternalError, InvalidInputError, LimitExceededError, SiltstoneError
 from siltstone.table.schema import near_names
@@ -25,7 +25,7 @@ from siltstone.table.types import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from datafusion import DataFrame
+    from datafusion import DataFrame, Expr, SessionConfig, SessionContext
 
 DEPTH_MAX = 500  # of operators: evaluating takes stack, and time that grows with the square
 
@@ -81,11 +81,17 @@ class _Process:
     forked = False
 
 
+@cache
+def datafusion() -> Any:
+    """The engine, loaded when it is first needed: it takes as long to import as all the rest."""
+    return importlib.import_module("datafusion")
+
+
 def config() -> SessionConfig:
     """What all sessions have in common."""
     _Process.started = True
     return (
-        SessionConfig()
+        datafusion().SessionConfig()
         .set("datafusion.sql_parser.enable_ident_normalization", "false")
         .set("datafusion.sql_parser.map_string_types_to_utf8view", "false")
         .set("datafusion.execution.time_zone", "+00:00")
@@ -106,7 +112,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @cache
 def _planner() -> SessionContext:
-    context = SessionContext(config().with_target_partitions(1))
+    context = datafusion().SessionContext(config().with_target_partitions(1))
     for rule in _RULES:
         context.remove_optimizer_rule(rule)
     return context
@@ -115,13 +121,13 @@ def _planner() -> SessionContext:
 @cache
 def _evaluator() -> SessionContext:
     # What it is given was planned before. One partition, or rows would change their order.
-    return SessionContext(config().with_target_partitions(1).set("datafusion.optimizer.max_passes", "0"))
+    return datafusion().SessionContext(config().with_target_partitions(1).set("datafusion.optimizer.max_passes", "0"))
 
 
 @cache
 def _changing() -> frozenset[str]:
     """The functions that DataFusion does not call deterministic."""
-    session = SessionContext(SessionConfig().with_information_schema())
+    session = datafusion().SessionContext(datafusion().SessionConfig().with_information_schema())
     found = session.sql("select routine_name from information_schema.routines where not is_deterministic")
     return frozenset(found.to_pydict()["routine_name"])
 
@@ -154,7 +160,7 @@ def parse(text: str, schema: pa.Schema, *, what: str) -> Parsed:
         kind = selected.schema().field(0).type
         folded = selected.optimized_logical_plan().to_variant()
         if type(folded).__name__ == "Projection":
-            expr = Expr(folded.projections()[0])
+            expr = datafusion().Expr(folded.projections()[0])
         while expr.variant_name() == "Alias":
             expr = expr.rex_call_operands()[0]
         # What can be parsed and not be run fails here, not at the first row.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as kinds
-from datafusion import Expr, RuntimeEnvBuilder, SessionContext, SQLOptions
 
 from siltstone.errors import ForkedError, InvalidInputError, MissingDependencyError
 from siltstone.table import engine
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import polars as pl
-    from datafusion import DataFrame
+    from datafusion import DataFrame, Expr, SessionContext, SQLOptions
     from datafusion.plan import LogicalPlan
 
 __all__ = ["Result", "Source", "run_sql"]
@@ -42,7 +41,6 @@ LANES_MAX = 16
 
 _ALL = 2**62  # rows: a limit that ends no scan, and that no filter is moved past
 _LIMIT = f"Limit: skip=0, fetch={_ALL}"
-_READ_ONLY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*([A-Za-z_]*)", re.DOTALL)
 _QUERIES = frozenset({"SELECT", "WITH", "EXPLAIN", "VALUES"})
 _NO_TABLE = re.compile(r"table '(?:datafusion\.public\.)?(.*?)' not found", re.DOTALL)
@@ -152,13 +150,13 @@ class _Query:
         context = _session(self.memory_bytes_max)
         lanes = {name: _register(context, name, source, run) for name, source in self.tables.items()}
         with self.planning():
-            frame = context.sql(self.text, options=_READ_ONLY)
+            frame = context.sql(self.text, options=_read_only())
             plan = frame.optimized_logical_plan()
             filtered = _filtered(plan, lanes)
             if filtered:
                 for name in filtered:
                     _fence(context, name)
-                frame = context.sql(self.text, options=_READ_ONLY)
+                frame = context.sql(self.text, options=_read_only())
                 plan = frame.optimized_logical_plan()
         _prune(plan, lanes)
         return _Plan(frame, run)
@@ -220,6 +218,10 @@ def _memory(bytes_max: int | None) -> int:
     return bytes_max
 
 
+def _read_only() -> SQLOptions:
+    return engine.datafusion().SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+
+
 def _session(memory_bytes_max: int) -> SessionContext:
     config = (
         engine.config()
@@ -228,8 +230,8 @@ def _session(memory_bytes_max: int) -> SessionContext:
         # The default wants 10 MB at once for each sort, whatever the limit.
         .set("datafusion.execution.sort_spill_reservation_bytes", str(min(10 << 20, memory_bytes_max // 16)))
     )
-    runtime = RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes_max)
-    return SessionContext(config, runtime)
+    runtime = engine.datafusion().RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes_max)
+    return engine.datafusion().SessionContext(config, runtime)
 
 
 def _register(context: SessionContext, name: str, source: Source, run: Run) -> Lanes:
@@ -314,7 +316,7 @@ def _scans(plan: LogicalPlan) -> list[_Scan]:
             scan = node.to_variant()
             found.append(_Scan(scan.fqn()[2], filters, bool(scan.filters())))
         elif line.startswith("Filter: "):
-            filters = [*filters, Expr(node.to_variant().predicate())]
+            filters = [*filters, engine.datafusion().Expr(node.to_variant().predicate())]
         elif line != _LIMIT and not line.startswith("SubqueryAlias: "):
             filters = []
         stack += [(one, filters) for one in node.inputs()]
