@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 ROLLUP_BYTES_MAX = 2 * 1024 * 1024 * 1024
+CHUNKS_MAX = 8  # joining many rows with few copies none of them
 LOW, HIGH, NULLS = "low", "high", "nulls"
 
 FRAGMENT_COLUMNS = pa.schema(
@@ -251,4 +252,5 @@ def from_columns(table: pa.Table) -> list[Live]:
 
 def join_columns(tables: Iterable[pa.Table]) -> pa.Table:
     """Several such tables as one; a statistic that one lacks is null there."""
-    return pa.concat_tables(list(tables), promote_options="permissive").combine_chunks()
+    joined = pa.concat_tables(list(tables), promote_options="permissive")
+    return joined if joined.column(0).num_chunks <= CHUNKS_MAX else joined.combine_chunks()

@@ -162,9 +162,28 @@ def _match(column: pa.ChunkedArray, keys: pa.Array) -> Found:
     if len(keys) == 1:
         places = _places(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), keys)
         return places, np.zeros(len(places), np.int64)
+    ordered = _search(column, keys)
+    if ordered is not None:
+        return ordered
     which = pc.index_in(column, value_set=keys).fill_null(-1).to_numpy()
     places = np.flatnonzero(which >= 0)
     return places, which[places].astype(np.int64)
+
+
+def _search(column: pa.ChunkedArray, keys: pa.Array) -> Found | None:
+    """The same by bisection, several times faster; None where it can't be done."""
+    if column.null_count or column.type != keys.type or not kinds.is_integer(keys.type) or not len(column):
+        return None
+    values, wanted = column.to_numpy(), keys.to_numpy()
+    if not (_ascends(values) and _ascends(wanted)):
+        return None
+    places = np.searchsorted(values, wanted)
+    found = np.flatnonzero(values[np.minimum(places, len(values) - 1)] == wanted)
+    return places[found], found
+
+
+def _ascends(values: np.ndarray) -> bool:
+    return bool((values[1:] > values[:-1]).all())
 
 
 def _places(values: pa.Array, key: pa.Array) -> np.ndarray:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from siltstone.format.table import Change, Vector
 
 NULLS_UNKNOWN = 2**62
+FEW = 1024
 FOLD_AT = 128  # changes on top of the columns before they are folded in
 
 
@@ -51,6 +52,12 @@ class Columns:
     def index(self) -> dict[str, int]:
         """Row by name."""
         return {name: row for row, name in enumerate(self.table.column("name").to_pylist())}
+
+    def has(self, name: str) -> bool:
+        """Whether a fragment is here; asking for one is cheaper than making the index of all."""
+        if "index" in self.__dict__ or len(self) < FEW:
+            return name in self.index
+        return bool(pc.any(pc.equal(self.table.column("name"), name)).as_py())
 
     @cached_property
     def rows_left(self) -> np.ndarray:
@@ -140,7 +147,7 @@ class Fragments:
                 gone.add(row)
                 masked.pop(removed, None)
         for fragment in change.add:
-            if fragment.name in extra or fragment.name in self:
+            if fragment.name in extra or (self.base.has(fragment.name) and fragment.name in self):
                 raise CorruptionError(f"{name} adds {fragment.name}, which is there", object=name)
             extra[fragment.name] = Live(fragment, None)
         vectors: dict[str, Vector | None] = {**change.mask, **dict.fromkeys(change.unmask)}
