@@ -7,12 +7,13 @@ from siltstone import paths
 from siltstone.errors import CorruptionError
 from siltstone.format import frame
 from siltstone.format.rollup import decode_rollup
+from siltstone.format.table import Change, encode_body, encode_change
 from siltstone.log import open_log
 from siltstone.store.base import Traits
 from siltstone.store.memory import MemoryStore
 from siltstone.store.meter import MeteredStore
 from siltstone.store.wrapper import StoreWrapper
-from siltstone.table.history import ROLLUP_EVERY, History
+from siltstone.table.history import ROLLUP_EVERY, History, repeats
 
 
 def same(one, other):
@@ -153,3 +154,17 @@ def test_rollup__of_many_versions__names_what_it_stands_on():
         key = paths.rollup(position)
         since[position] = decode_rollup(tools.store.get(key), name=key).header.since
     assert since == {256: 0, 288: 256} | dict.fromkeys(range(32, 256, 32), 0)
+
+
+def test_steps__an_entry_repeats_another_history__the_entries_themselves_are_read():
+    tools, history, state = new_table()
+    state = grow(tools, history, state, 5)
+    prev, before = repeats(state)
+    other = fragment()
+    body = encode_body(encode_change(Change(operation="append", add=(other,))), prev="0" * 64, before=before)
+    history.log.append(body, after=state.mark)
+    found = History(history.log).newest()
+    assert found.version == 6
+    assert other.name in found.fragments
+    assert len(found.fragments) == 6
+    assert prev != "0" * 64

@@ -156,6 +156,15 @@ def decode_body(data: bytes, *, name: str) -> Body:
     return decode_json(unpack_json(data, name=name), Body, name)
 
 
+def is_body(data: bytes) -> bool:
+    """Whether an entry's body is that of a table's version."""
+    try:
+        decode_body(data, name="an entry")
+    except CorruptionError:
+        return False
+    return True
+
+
 def pack_json(plain: bytes) -> bytes:
     """JSON as it stands in an object: as it is, or its length and zstd."""
     if len(plain) <= PLAIN_BYTES_MAX:

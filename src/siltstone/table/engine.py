@@ -91,7 +91,8 @@ def config() -> SessionConfig:
     """What all sessions have in common."""
     _Process.started = True
     return (
-        datafusion().SessionConfig()
+        datafusion()
+        .SessionConfig()
         .set("datafusion.sql_parser.enable_ident_normalization", "false")
         .set("datafusion.sql_parser.map_string_types_to_utf8view", "false")
         .set("datafusion.execution.time_zone", "+00:00")

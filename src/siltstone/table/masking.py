@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RUN_ROWS = 1024  # rows that lie side by side: from here on, on average, they are not copied
-# Rows that are copied at once. Memory for so many is at hand from those before, and still in a cache;
-# for a whole row group it comes from the system, which takes as long as the copying.
-PART_ROWS = 32_768
 
 
 def masked(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
@@ -33,7 +30,9 @@ def masked(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
     changes = np.flatnonzero(keep[1:] != keep[:-1]) + 1
     if RUN_ROWS * len(changes) <= 2 * count:
         return pa.concat_tables(_runs(table, keep, changes))
-    return pa.concat_tables(_parts(table, keep))
+    # Arrow's own conversion of the mask takes as long as filtering a column of numbers.
+    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
+    return table.filter(pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits]))
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -55,11 +54,3 @@ def _runs(table: pa.Table, keep: NDArray[np.bool_], changes: NDArray[np.int64]) 
     edges = [0, *changes.tolist(), len(keep)]
     first = 0 if keep[0] else 1
     return [table.slice(start, end - start) for start, end in zip(edges[first::2], edges[first + 1 :: 2], strict=False)]
-
-
-def _parts(table: pa.Table, keep: NDArray[np.bool_]) -> list[pa.Table]:
-    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
-    mask = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
-    return [
-        table.slice(start, PART_ROWS).filter(mask.slice(start, PART_ROWS)) for start in range(0, len(keep), PART_ROWS)
-    ]

@@ -20,6 +20,7 @@ from siltstone.env import REAL, Env
 from siltstone.errors import ConflictError, NotFoundError, SiltstoneError, UnavailableError
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, encode_entry
+from siltstone.format.table import is_body
 from siltstone.log.open import identity_place, open_log, read_identity
 from siltstone.store.connect import open_store
 from siltstone.verify.claims import contradicts, has_staged
@@ -216,6 +217,10 @@ def _append_lost(log: Log, findings: Findings, env: Env) -> list[str]:
             continue
         known.add(entry.op)
         what = f"operation {entry.op} (was at {entry.position})" if entry.kind == "data" else f"epoch {entry.epoch}"
+        if entry.kind == "data" and is_body(entry.body):
+            # It was made for the versions before it; behind others it could double a key, or fit nothing.
+            done.append(f"{what} is a version of a table: run it again; what it changed is in {key}")
+            continue
         try:
             _advance(log, env)
             end = log.restore(entry) if entry.kind == "data" else _fence_again(log, entry, env)
