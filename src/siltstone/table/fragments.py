@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NULLS_UNKNOWN = 2**62
 FEW = 1024
+KEPT_TOGETHER = 16
+KEPT_MAX = 4096
 FOLD_AT = 128  # changes on top of the columns before they are folded in
 
 
@@ -44,6 +46,7 @@ class Columns:
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
+        self._kept: dict[int, Live] = {}
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -86,7 +89,19 @@ class Columns:
         return ColumnBounds(_numbers(lows), _numbers(highs), known, _numbers(pc.fill_null(nulls, NULLS_UNKNOWN)), rows)
 
     def at(self, rows: Sequence[int] | np.ndarray) -> list[Live]:
-        """Records of some rows."""
+        """Records of some rows; those of a few are kept, for lookups."""
+        if len(rows) > KEPT_TOGETHER:
+            return self._made(rows)
+        missing = [int(row) for row in rows if int(row) not in self._kept]
+        if missing:
+            if len(self._kept) > KEPT_MAX:
+                self._kept = {}
+            made = self._made(missing)
+            self._kept = {**self._kept, **dict(zip(missing, made, strict=True))}  # threads see one or the other
+        kept = self._kept
+        return [kept[int(row)] for row in rows] if all(int(row) in kept for row in rows) else self._made(rows)
+
+    def _made(self, rows: Sequence[int] | np.ndarray) -> list[Live]:
         return from_columns(self.table.take(pa.array(rows, pa.int64())))
 
 
