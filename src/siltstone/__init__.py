@@ -1,15 +1,22 @@
 """siltstone keeps tables on object storage: many writers, one history, no server, no lost row."""
 
+from __future__ import annotations
+
+import importlib as _importlib
+import typing as _typing
+
 from siltstone import errors
 from siltstone._version import __version__
-from siltstone.api import Table
-from siltstone.api import create_table as create
-from siltstone.api import open_table as open  # noqa: A004 - siltstone.open reads well, and nobody imports it bare
 from siltstone.check import check_store
 from siltstone.commit.connect import open_registry as open_commits
 from siltstone.log import Entry, Log, Mark, open_log
 from siltstone.store.connect import open_store
 from siltstone.verify import repair, verify
+
+if _typing.TYPE_CHECKING:
+    from siltstone.api import Table
+    from siltstone.api import create_table as create
+    from siltstone.api import open_table as open  # noqa: A004 - siltstone.open reads well, and nobody imports it bare
 
 __all__ = [
     "Entry",
@@ -27,3 +34,18 @@ __all__ = [
     "repair",
     "verify",
 ]
+
+# Tables bring Arrow with them, which takes longer to load than all the rest: whoever works with logs alone never waits.
+_TABLES = {"Table": "Table", "create": "create_table", "open": "open_table"}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _TABLES:
+        raise AttributeError(f"module 'siltstone' has no attribute {name!r}")
+    found = getattr(_importlib.import_module("siltstone.api"), _TABLES[name])
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

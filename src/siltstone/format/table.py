@@ -9,11 +9,11 @@ What must hold:
 
 from __future__ import annotations
 
+import importlib
 import struct
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-import pyarrow as pa
 
 from siltstone.errors import CorruptionError, LimitExceededError
 from siltstone.format.records import BODY_BYTES_MAX, Digest, Id, Position, decode_json
@@ -169,7 +169,7 @@ def pack_json(plain: bytes) -> bytes:
     """JSON as it stands in an object: as it is, or its length and zstd."""
     if len(plain) <= PLAIN_BYTES_MAX:
         return plain
-    packed = _LENGTH.pack(_COMPRESSED, len(plain)) + pa.Codec("zstd").compress(plain, asbytes=True)
+    packed = _LENGTH.pack(_COMPRESSED, len(plain)) + _zstd().compress(plain, asbytes=True)
     _check_length(len(packed))
     return packed
 
@@ -184,10 +184,15 @@ def unpack_json(data: bytes, *, name: str) -> bytes:
     if length > JSON_BYTES_MAX:
         raise CorruptionError(f"{name} says it holds {length} bytes, over the limit of {JSON_BYTES_MAX}", object=name)
     try:
-        plain = pa.Codec("zstd").decompress(data[_LENGTH.size :], decompressed_size=length, asbytes=True)
+        plain = _zstd().decompress(data[_LENGTH.size :], decompressed_size=length, asbytes=True)
     except (OSError, ValueError) as error:
         raise CorruptionError(f"{name} can't be decompressed: {error}", object=name) from error
     return plain
+
+
+def _zstd() -> Any:
+    # Loaded when it is needed: whoever looks into a log may meet no packed body.
+    return importlib.import_module("pyarrow").Codec("zstd")
 
 
 def _check_length(length: int) -> None:

@@ -9,12 +9,13 @@ What must hold:
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections import deque
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from siltstone.errors import InternalError
 
@@ -74,7 +75,7 @@ class Run:
             pipe.close()
 
 
-class Lanes(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+class Lanes:
     """A source as DataFusion reads it."""
 
     def __init__(self, source: Source, schema: pa.Schema, *, lanes_max: int, run: Run) -> None:
@@ -108,6 +109,12 @@ class Lanes(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     def _only(self, columns: Sequence[str] | None) -> pa.Schema:
         return self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
+
+
+@cache
+def lanes_type() -> type[Lanes]:
+    """``Lanes`` as a dataset of pyarrow, whose class takes long to load and is needed by queries alone."""
+    return type("Lanes", (Lanes, importlib.import_module("pyarrow.dataset").Dataset), {})
 
 
 class Lane:

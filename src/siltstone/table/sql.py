@@ -20,7 +20,7 @@ import pyarrow.types as kinds
 
 from siltstone.errors import ForkedError, InvalidInputError, MissingDependencyError
 from siltstone.table import engine
-from siltstone.table.lanes import Lanes, Run, Source
+from siltstone.table.lanes import Lanes, Run, Source, lanes_type
 from siltstone.table.prune import prune_by
 from siltstone.table.schema import first_names, near_names
 from siltstone.table.sqltext import check_text
@@ -236,7 +236,7 @@ def _session(memory_bytes_max: int) -> SessionContext:
 
 def _register(context: SessionContext, name: str, source: Source, run: Run) -> Lanes:
     lanes_max = min(LANES_MAX, max(2, os.cpu_count() or 1))
-    lanes = Lanes(source, engine.plain(source.schema), lanes_max=lanes_max, run=run)
+    lanes = lanes_type()(source, engine.plain(source.schema), lanes_max=lanes_max, run=run)
     context.register_table(_quoted(name), lanes)
     return lanes
 
