@@ -23,7 +23,7 @@ from siltstone.table.types import decoded, is_bytes, is_nested, is_text, shown, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_NOT_FINITE = pa.array(["nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"])
+_NOT_FINITE = ("nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 
 
 class UnreadableTextError(Exception):
@@ -150,7 +150,7 @@ def _from_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array.cast(pa.int64()).cast(kind)
     if kinds.is_floating(kind):
         made = array.cast(pa.float64())
-        said = pc.is_in(pc.utf8_lower(array), value_set=_NOT_FINITE)
+        said = pc.is_in(pc.utf8_lower(array), value_set=pa.array(_NOT_FINITE))
         if not pc.all(pc.or_(pc.is_finite(made), said), skip_nulls=True).as_py():
             raise ValueError("a number is too large")
         return _narrowed(made, kind)

@@ -109,6 +109,7 @@ _POSTGRESQL_WORDS = {
     "no pg_hba.conf entry": Fault.DENIED,
     "permission denied": Fault.DENIED,
     "role ": Fault.DENIED,
+    "the database system is ": Fault.UNAVAILABLE,  # starting up, shutting down, in recovery
     "database ": Fault.UNKNOWN_NAME,
     "certificate": Fault.DENIED,
     "does not support ssl": Fault.DENIED,
