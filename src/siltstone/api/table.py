@@ -74,7 +74,7 @@ class Table(Operations):
 
     @property
     def name(self) -> str:
-        """What ``sql`` calls the table: the last part of its URI."""
+        """What ``sql`` calls the table: the last part of its URI, with _ for all but letters, digits and _."""
         return arguments.sql_name(self.uri)
 
     @property
@@ -125,6 +125,11 @@ class Table(Operations):
 
     def sql(self, query: str, **others: Table) -> Result:
         """Answer a SELECT over this table, by its ``name``, and others, by their keywords."""
+        if self.name in others:
+            raise InvalidInputError(
+                f"this table is called {self.name!a} in the query, and another one was given by that name",
+                hint="give the other one another keyword",
+            )
         tables = {self.name: self, **others}
         for name, table in tables.items():
             if not isinstance(table, Table):

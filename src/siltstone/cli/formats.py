@@ -107,6 +107,8 @@ class Target:
             yield file
 
     def _writer(self, schema: pa.Schema, sink: BinaryIO) -> Writer:
+        if self.format in {TABLE, "csv", "jsonl"}:
+            _check_columns(schema, once=self.format == "jsonl")
         if self.format == TABLE:
             bold = self._output.paint("%", "bold").split("%") if self.on_terminal else ["", ""]
             width = shutil.get_terminal_size().columns if self.on_terminal else 0
@@ -118,6 +120,24 @@ class Target:
         if self.format == "parquet":
             return _ParquetWriter(schema, sink)
         return _ArrowWriter(schema, sink, stream=self.path is None)
+
+
+def _check_columns(fields: Iterable[pa.Field], *, once: bool) -> None:
+    """Refuse what text can't show, before any of it is written; with ``once``, names that come twice too."""
+    seen: set[str] = set()
+    for field in fields:
+        if once and field.name in seen:
+            raise InvalidInputError(
+                f"two columns are called {field.name!a}, and JSON has room for one",
+                hint="give one of them another name with AS",
+            )
+        if kinds.is_interval(field.type):
+            raise InvalidInputError(
+                f"column {field.name!a} is an interval, which has no text here", hint="turn it into a number or a text"
+            )
+        seen.add(field.name)
+        parts = [field.type.field(number) for number in range(field.type.num_fields)]
+        _check_columns(parts, once=once or kinds.is_struct(field.type))
 
 
 def _format(arguments: argparse.Namespace, path: Path | None) -> str:
