@@ -194,7 +194,11 @@ def test_append__generator_raises__the_error_is_the_users_and_nothing_is_committ
     check_works(table)
 
 
-@pytest.mark.parametrize("data", [SCHEMA.empty_table(), [], (), iter([]), {name: [] for name in SCHEMA.names}], ids=str)
+@pytest.mark.parametrize(
+    "data",
+    [SCHEMA.empty_table(), [], (), iter([]), {name: [] for name in SCHEMA.names}],
+    ids=["table", "list", "tuple", "iterator", "dict"],
+)
 def test_append__no_rows__makes_no_version(table, data):
     before = print_of(store_of(table))
     for call in (table.append, table.upsert):
