@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import uuid
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +17,8 @@ from siltstone.errors import InvalidInputError, SiltstoneError
 from siltstone.format.frame import digest
 from siltstone.format.records import decode_entry, encode_entry
 from siltstone.format.table import decode_body, encode_body
-from siltstone.store.memory import MemoryBucket, MemoryStore
+from siltstone.store.memory import MemoryStore
+from siltstone.store.probe import probe_once
 from siltstone.testing.stores import FaultStore
 
 SECRET = "canary-7f3a9c"
@@ -57,7 +59,9 @@ def row(id_, **values):
 
 
 def new_store():
-    return FaultStore(MemoryStore(bucket=MemoryBucket()))
+    store = MemoryStore(f"bad-{uuid.uuid4().hex}")
+    probe_once(store)  # so that faults meet the calls that are tested
+    return FaultStore(store)
 
 
 def new_table(store=None, *, key="id", versions=0):

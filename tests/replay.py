@@ -99,9 +99,8 @@ class Model:
 
     def mismatches(self, operation: dict) -> bool:
         """Whether rows have other columns than the table."""
-        given = [set(row) for part in operation["parts"] for row in part.get("rows", ())]
-        needed = {name for name, at in self.columns.items() if self.defaults.get(at) is None}
-        return any(not needed <= names <= set(self.columns) for names in given)
+        given = [set(row) for part in operation.get("parts", [operation]) for row in part.get("rows", ())]
+        return any(not names <= set(self.columns) for names in given)
 
     def fits(self, operation: dict) -> bool:
         """Whether the columns that an operation names are there, and those that it adds are not."""
@@ -188,7 +187,14 @@ class Model:
 
 
 # Errors that are right: each is checked to have had its reason, except that of a compaction.
-MAY = {("append", "duplicate-key"), ("transaction", "schema-mismatch"), ("compact", "conflict")}
+MAY = {
+    ("append", "duplicate-key"),
+    ("append", "schema-mismatch"),
+    ("upsert", "schema-mismatch"),
+    ("transaction", "schema-mismatch"),
+    ("transaction", "conflict"),
+    ("compact", "conflict"),
+}
 
 
 def check(table, told: list[Told], *, chance, versions: int = 12) -> Model:

@@ -203,7 +203,10 @@ def retries(table, book, job, chance, number) -> None:
             {"do": "upsert", "rows": make_rows(table, pool_ids(chance), chance)},
         ]
         facts = book(table, {"do": "transaction", "once": f"{job.get('once', '')}-{number}", "parts": parts})
-        if facts.get("error") != "schema-mismatch":  # the columns were changed since the rows were made
+        if facts.get("error") not in {
+            "schema-mismatch",
+            "conflict",
+        }:  # the columns were changed since the rows were made
             left -= 1
 
 

@@ -40,7 +40,7 @@ def scan(table, *args, **options):
 
 
 def threads():
-    return [one for one in threading.enumerate() if one.name.startswith("siltstone")]
+    return [one for one in threading.enumerate() if one.name.startswith("siltstone-scan")]
 
 
 def only(table):

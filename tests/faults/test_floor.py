@@ -10,7 +10,7 @@ import pytest
 from siltstone import paths
 from siltstone.errors import CommitUnknownError, FencedError
 from siltstone.format.records import Header, encode_entry
-from siltstone.log import reader
+from siltstone.log import floors
 from siltstone.testing.peek import bodies
 from siltstone.testing.stores import Fault, Interleaves
 from worlds import FOR_EVER, MODES, World, attempt
@@ -152,7 +152,7 @@ def floor_after_a_race(nth: int) -> tuple[int, bool]:
         newer.start()
         newer.join(0.02)  # where the older look keeps it waiting, it has to go on first
 
-    older = StepIn(reader.__file__, nth, look)
+    older = StepIn(floors.__file__, nth, look)
     older.run(shared.floors)
     reached = older.seen >= nth
     if reached:
