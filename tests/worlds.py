@@ -21,6 +21,19 @@ from siltstone.testing.stores import FaultStore, Interleaves
 
 MODES = ("conditional", "witness", "external", "fork")
 FOR_EVER = 10**9
+# What can happen to one call.
+ONCE = (
+    Fault.REFUSE,
+    Fault.LOSE,
+    Fault.FAIL_AFTER,
+    Fault.EXISTS_OWN,
+    Fault.EXISTS_NOTHING,
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.DELAY,
+    Fault.DENY,
+    Fault.FULL,
+)
 _numbers = itertools.count(1)
 
 

@@ -17,6 +17,7 @@ from siltstone.cli.output import clean
 from siltstone.cli.run import parser
 from siltstone.errors import CommitUnknownError, ConflictError, CorruptionError, FencedError, InvalidInputError
 from sources import ROOT
+from terminals import read_terminal
 
 VERBS = (
     "check-store", "create", "append", "upsert", "overwrite", "delete", "update", "scan", "sql", "get", "changes",
@@ -320,16 +321,7 @@ def on_a_terminal(*argv: object, **environment: str) -> str:
         | environment,
     )
     os.close(theirs)
-    said = b""
-    while True:
-        try:
-            data = os.read(ours, 4096)
-        except OSError:  # Linux ends a terminal this way
-            data = b""
-        if not data:
-            break
-        said += data
-    os.close(ours)
+    said = read_terminal(ours)
     assert child.wait(60) == 0
     return said.decode()
 

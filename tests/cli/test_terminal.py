@@ -19,6 +19,7 @@ from siltstone.cli.output import Output
 from siltstone.cli.progress import Progress, size_text
 from siltstone.cli.text_table import TextTable
 from sources import ROOT
+from terminals import read_terminal
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31mred\r\x9b2J\u202etxt"
 
@@ -37,16 +38,7 @@ def on_a_terminal(*argv: object, stdin: bytes = b"", columns: int = 60) -> tuple
     os.close(theirs)
     child.stdin.write(stdin)
     child.stdin.close()
-    said = b""
-    while True:
-        try:
-            data = os.read(ours, 4096)
-        except OSError:  # Linux ends a terminal this way
-            data = b""
-        if not data:
-            break
-        said += data
-    os.close(ours)
+    said = read_terminal(ours)
     return child.wait(240), said.decode().replace("\r\n", "\n")
 
 

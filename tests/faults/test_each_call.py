@@ -5,20 +5,8 @@ from __future__ import annotations
 import pytest
 
 from siltstone.testing.script import Fault
-from worlds import FOR_EVER, MODES, WORKFLOWS, World, each_call, is_false_alarm, make
+from worlds import FOR_EVER, MODES, ONCE, WORKFLOWS, World, each_call, is_false_alarm, make
 
-ONCE = (
-    Fault.REFUSE,
-    Fault.LOSE,
-    Fault.FAIL_AFTER,
-    Fault.EXISTS_OWN,
-    Fault.EXISTS_NOTHING,
-    Fault.CRASH_BEFORE,
-    Fault.CRASH_AFTER,
-    Fault.DELAY,
-    Fault.DENY,
-    Fault.FULL,
-)
 CREATES = (Fault.EXISTS_OWN, Fault.EXISTS_NOTHING, Fault.FULL)  # they happen to few calls, and to no claim
 WAYS_OF_CLAIMS = tuple(fault for fault in ONCE if fault not in CREATES)
 DOWN = (Fault.REFUSE, Fault.LOSE, Fault.DENY, Fault.DELAY)

@@ -15,23 +15,11 @@ import siltstone as ss
 from siltstone.errors import CommitUnknownError, SiltstoneError
 from siltstone.store.memory import MemoryBucket, MemoryStore
 from siltstone.testing.manual import ManualClock, manual_env
-from siltstone.testing.script import ANY, Crashed, Fault
+from siltstone.testing.script import ANY, Crashed
 from siltstone.testing.stores import FaultStore
+from worlds import FOR_EVER, ONCE
 
 SCHEMA = pa.schema([("id", pa.int64()), ("stars", pa.int64())])
-FAULTS = (
-    Fault.REFUSE,
-    Fault.LOSE,
-    Fault.FAIL_AFTER,
-    Fault.EXISTS_OWN,
-    Fault.EXISTS_NOTHING,
-    Fault.CRASH_BEFORE,
-    Fault.CRASH_AFTER,
-    Fault.DELAY,
-    Fault.DENY,
-    Fault.FULL,
-)
-FOR_EVER = 10**9
 BASE = {n: n % 5 for n in range(20)} | dict.fromkeys(range(18, 24), 9)
 
 
@@ -134,7 +122,7 @@ def check(world, outcome, error, after):
         world.store.release()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", ONCE, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 @pytest.mark.parametrize("times", [1, FOR_EVER], ids=["once", "for ever"])
 def test_operation__a_store_call_goes_wrong__there_or_not_and_the_next_goes_on(objects, workflow, fault, times):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import uuid
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import siltstone as ss
 from siltstone.errors import DuplicateKeyError, InvalidInputError, SchemaMismatchError
 from siltstone.store.connect import open_store
 from siltstone.testing.stores import Interleaves
+from waiting import waiting_behind
 
 SCHEMA = pa.schema([("id", pa.int64()), ("stars", pa.int64())])
 
@@ -140,22 +142,8 @@ def test_append__while_another_thread_commits__shares_the_next_version_and_spoil
         except DuplicateKeyError as error:
             results[name] = error
 
-    waiting = [
-        threading.Thread(target=work, args=(name, keys))
-        for name, keys in {"good": (10, 11), "bad": (1,), "also good": (12,)}.items()
-    ]
-    queued = threading.Event()
-
-    def start():
-        for thread in waiting:
-            thread.start()
-        while len(table._turns._waiting) < len(waiting):
-            queued.wait(0.001)
-
-    store.before("create", start, key="log/entries")
-    work("first", (1, 2))
-    for thread in waiting:
-        thread.join()
+    others = {"good": (10, 11), "bad": (1,), "also good": (12,)}
+    waiting_behind(store, table, lambda: work("first", (1, 2)), [partial(work, *one) for one in others.items()])
     assert isinstance(results.pop("bad"), DuplicateKeyError)
     assert {name: one.inserted for name, one in results.items()} == {"first": 2, "good": 2, "also good": 1}
     assert ids(table) == [1, 2, 10, 11, 12]

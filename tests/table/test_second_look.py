@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 import uuid
 
 import pyarrow as pa
 import pytest
 
 import siltstone as ss
+from siltstone import paths
 from siltstone.errors import (
     CommitUnknownError,
     ConflictError,
@@ -19,8 +19,10 @@ from siltstone.errors import (
     SchemaMismatchError,
 )
 from siltstone.store.connect import open_store
+from siltstone.store.memory import MemoryStore
 from siltstone.table import inserts
 from siltstone.testing.stores import Interleaves
+from waiting import waiting_behind
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 
@@ -180,23 +182,6 @@ def test_set_and_tag__as_they_were__make_no_version(table):
     assert [one.operation for one in table.history()] == ["tag", "settings", "create"]
 
 
-def waiting_behind(place, store, table, first, others):
-    """Run ``first`` with ``others`` queued behind it, each in a thread of its own."""
-    threads = [threading.Thread(target=other) for other in others]
-    tick = threading.Event()
-
-    def start():
-        for thread in threads:
-            thread.start()
-        while len(table._turns._waiting) < len(threads):
-            tick.wait(0.001)
-
-    store.before("create", start, key="log/entries")
-    first()
-    for thread in threads:
-        thread.join()
-
-
 def test_append__the_thread_that_committed_for_others_is_interrupted__they_are_told_unknown(place):
     store = Interleaves(open_store(place))
     table = ss.create(store, schema=SCHEMA, key="id")
@@ -213,7 +198,7 @@ def test_append__the_thread_that_committed_for_others_is_interrupted__they_are_t
 
     # The first one commits alone; whoever leads the three behind it is interrupted after the entry is there.
     store.after("create", interrupt, key="log/entries", nth=2)
-    waiting_behind(place, store, table, lambda: work(1), [lambda key=key: work(key) for key in (2, 3, 4)])
+    waiting_behind(store, table, lambda: work(1), [lambda key=key: work(key) for key in (2, 3, 4)])
     kinds = sorted(type(told[key]).__name__ for key in (2, 3, 4))
     assert kinds == ["CommitUnknownError", "CommitUnknownError", "KeyboardInterrupt"]
     unknown = [error for error in told.values() if isinstance(error, CommitUnknownError)]
@@ -241,3 +226,17 @@ def test_append__in_a_forked_child_while_a_thread_commits__is_refused_at_once(pl
     table.append(rows(1))
     assert ends == [7]
     assert content(table) == {1: 0}
+
+
+def test_repair__a_version_of_a_table_was_lost__names_it_and_the_table_goes_on():
+    store = MemoryStore(f"lost-{uuid.uuid4().hex}")
+    options = {"probe": False}
+    lost = ss.create(store, schema=SCHEMA, key="id", guard="witness", **options).append(rows(1))
+    store.delete([paths.entry(paths.LOG, lost.version)])
+    with pytest.raises(ss.errors.UnsafeStoreError):
+        ss.open(store, **options).append(rows(2))
+    [report] = ss.repair(store)
+    assert any(lost.op in line and "run it again" in line for line in report.repaired), report
+    table = ss.open(store, **options)
+    table.append(rows(1, v=5))
+    assert content(table)[1] == 5

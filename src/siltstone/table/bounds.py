@@ -79,7 +79,7 @@ def _strings(column: pa.ChunkedArray) -> Pair:
         high, whole = _first_characters(found["max"])
     except UnicodeDecodeError:
         return _UNKNOWN
-    return low, high if whole else _after_text(high)
+    return low, high if whole else after_text(high)
 
 
 def _first_characters(value: pa.Scalar) -> tuple[str, bool]:
@@ -90,7 +90,7 @@ def _first_characters(value: pa.Scalar) -> tuple[str, bool]:
     return text[:CHARACTERS_MAX], len(data) <= most and len(text) <= CHARACTERS_MAX
 
 
-def _after_text(text: str) -> str | None:
+def after_text(text: str) -> str | None:
     """The shortest text above all that begin with ``text``; None where there is none."""
     while text:
         point = ord(text[-1]) + 1

@@ -8,6 +8,7 @@ What must hold:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,7 +42,24 @@ class ColumnBounds(NamedTuple):
     rows: np.ndarray
 
 
-class Columns:
+class _Bounded(ABC):
+    """Something with statistics by column, which are put together once."""
+
+    def bounds(self, field_id: int) -> ColumnBounds | None:
+        """Statistics of a column over all fragments; None where there are none, or they are of two kinds."""
+        if field_id not in self._bounds:
+            self._bounds[field_id] = self._bounds_of(field_id)
+        return self._bounds[field_id]
+
+    @cached_property
+    def _bounds(self) -> dict[int, ColumnBounds | None]:
+        return {}
+
+    @abstractmethod
+    def _bounds_of(self, field_id: int) -> ColumnBounds | None: ...
+
+
+class Columns(_Bounded):
     """Many fragments as columns; never changed."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -67,16 +85,6 @@ class Columns:
         """Rows of each fragment that are not gone."""
         gone = pc.fill_null(self.table.column("vector_rows"), 0)
         return pc.subtract(self.table.column("rows"), gone).to_numpy()
-
-    def bounds(self, field_id: int) -> ColumnBounds | None:
-        """Statistics of a column; None where there are none, or they are of two kinds."""
-        if field_id not in self._bounds:
-            self._bounds[field_id] = self._bounds_of(field_id)
-        return self._bounds[field_id]
-
-    @cached_property
-    def _bounds(self) -> dict[int, ColumnBounds | None]:
-        return {}
 
     def _bounds_of(self, field_id: int) -> ColumnBounds | None:
         if any(f"{part}.{field_id}" not in self.table.column_names for part in (LOW, HIGH, NULLS)):
@@ -109,7 +117,7 @@ _NONE = Columns(pa.Table.from_batches([], FRAGMENT_COLUMNS))
 
 
 @dataclass(frozen=True)
-class Fragments:
+class Fragments(_Bounded):
     """The fragments of a version: columns, minus some, with some vectors replaced, plus a few more."""
 
     base: Columns = _NONE
@@ -231,16 +239,6 @@ class Fragments:
     def slots(self) -> int:
         """How many places ``bounds`` has: those of removed fragments are still there."""
         return len(self.base) + len(self.extra)
-
-    def bounds(self, field_id: int) -> ColumnBounds | None:
-        """Statistics of a column over all fragments; None where no fragment has any."""
-        if field_id not in self._bounds:
-            self._bounds[field_id] = self._bounds_of(field_id)
-        return self._bounds[field_id]
-
-    @cached_property
-    def _bounds(self) -> dict[int, ColumnBounds | None]:
-        return {}
 
     def _bounds_of(self, field_id: int) -> ColumnBounds | None:
         many = self.base.bounds(field_id)

@@ -21,7 +21,7 @@ from siltstone.table.inserts import Inserted, write_rows
 from siltstone.table.keys import show_keys
 from siltstone.table.lookup import candidates, match_keys
 from siltstone.table.predicate import Predicate, parse_assignments, parse_predicate
-from siltstone.table.prune import prune_for
+from siltstone.table.reading import Reading
 from siltstone.table.scan import matching
 from siltstone.table.schema import arrow_schema, arrow_type, key_fields
 
@@ -181,7 +181,8 @@ class _Filtered(Work):
         draft.depends(rows=True, columns=True)
         if draft.schema != self._schema:
             self._follow(draft.schema)
-        for live in select(draft.state, self._predicate):
+        reading = Reading(draft.tools, draft.schema, (), self._predicate)
+        for live in reading.choose(draft.state.fragments):
             name = live.fragment.name
             if self._predicate is None:
                 rows = np.arange(live.fragment.rows)
@@ -316,13 +317,3 @@ class Restore(Work):
         draft.set_schema(
             msgspec.structs.replace(self._target.schema, next_id=max(self._target.schema.next_id, draft.schema.next_id))
         )
-
-
-def select(state: State, predicate: Predicate | None) -> list[Live]:
-    """The fragments that may hold rows that match."""
-    if predicate is None:
-        return state.fragments.select(None)
-    ids = {one.name: one.id for one in state.schema.fields}
-    prune = prune_for(predicate, arrow_schema(state.schema))
-    keep = prune.keeps_many(lambda name: state.fragments.bounds(ids[name]), count=state.fragments.slots)
-    return state.fragments.select(keep)

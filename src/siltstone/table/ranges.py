@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from siltstone.table.bounds import after_text
 from siltstone.table.fragments import ColumnBounds
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ Found = np.ndarray | bool  # whether each fragment may pass, or all of them
 Test = Callable[[Find], Found]
 
 _LOOSE = {"<": "<=", ">": ">="}
-_LAST_CHARACTER = 0x10FFFF
-_SURROGATES = range(0xD800, 0xE000)
 _COMPARE: dict[str, Callable[[np.ndarray, np.ndarray, Any], Any]] = {
     "=": lambda low, high, value: (low <= value) & (high >= value),
     "!=": lambda low, high, value: (low != value) | (high != value),
@@ -143,7 +142,7 @@ def not_among(column: str, values: Sequence[Any]) -> Test:
 
 def begins(column: str, start: str) -> Test:
     """A text may begin with another."""
-    after = _after(start)
+    after = after_text(start)
     if after is None:
         return compare(column, ">=", start)
     return _between(column, str, lambda low, high: (low < after) & (high >= start))
@@ -185,15 +184,3 @@ def _like(ordered: Sequence[Any], bounds: np.ndarray) -> np.ndarray:
     found = np.empty(len(ordered), dtype=bounds.dtype)
     found[:] = ordered
     return found
-
-
-def _after(start: str) -> str | None:
-    """The least text above all that begin with ``start``; None where there is none."""
-    while start:
-        point = ord(start[-1]) + 1
-        start = start[:-1]
-        if point in _SURROGATES:
-            point = _SURROGATES.stop
-        if point <= _LAST_CHARACTER:
-            return start + chr(point)
-    return None
