@@ -68,6 +68,16 @@ def test_probe_once__same_bucket_name_at_another_endpoint__is_asked_itself(place
     assert honest.stats().requests == before
 
 
+def test_probe_once__two_buckets_without_a_name__each_is_asked_itself():
+    class Liar(MemoryStore):
+        def create(self, key, data):
+            self.put(key, data)
+
+    assert not probe_once(Liar(bucket=MemoryBucket())).safe
+    assert probe_once(MemoryStore(bucket=MemoryBucket())).safe
+    assert probe_once(MemoryStore()).safe
+
+
 def test_probe__winner_of_a_race_is_gone__is_unsafe():
     class Losing(MemoryStore):
         def create(self, key, data):

@@ -20,7 +20,7 @@ SECONDS = float(os.environ.get("SILTSTONE_TEST_SECONDS", "20"))
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("score", pa.int64()), ("note", pa.string())])
 ROLES = {  # with the longest rest between two operations, in seconds
     "appending": 0.1,
-    "upserting": 0,
+    "upserting": 0.1,
     "deleting": 0,
     "compacting": 0.5,
     "evolving": 2,

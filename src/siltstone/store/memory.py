@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from typing import TYPE_CHECKING, ClassVar
 
 from siltstone import paths
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 class MemoryBucket:
     """Keys and bytes under one lock; every method is atomic."""
 
+    _numbers: ClassVar[Iterator[int]] = itertools.count(1)
+
     def __init__(self) -> None:
+        self.number = next(self._numbers)
         self.lock = ForkLock()
         self.objects: dict[str, tuple[bytes, int]] = {}
         self.keys: list[str] = []
@@ -68,6 +72,10 @@ class MemoryStore(Store):
         self._name = name
         self._clock = clock or SystemClock()
         self.bucket = bucket or (self._buckets.setdefault(name, MemoryBucket()) if name else MemoryBucket())
+
+    @property
+    def domain(self) -> str:
+        return f"{self.uri} number {self.bucket.number}"  # buckets without a name are told apart, too
 
     def get(self, key: str, *, limit: int = OBJECT_BYTES_MAX) -> bytes:
         found = self.bucket.read(paths.check_key(key))
