@@ -68,6 +68,12 @@ def test_might_contain__one_key__is_one_answer():
     assert found.might_contain(np.empty(0, np.uint64)).tolist() == []
 
 
+def test_might_contain_one__any_hash__is_what_all_together_give():
+    found = Bloom(filter_of(pa.array(range(ROWS))), name="x")
+    hashes = bloom.hashes(pa.array(range(-ROWS, 2 * ROWS)))
+    assert [found.might_contain_one(one) for one in hashes.tolist()] == found.might_contain(hashes).tolist()
+
+
 def test_hashes__of_numbers_and_strings__are_those_of_their_plain_bytes():
     assert bloom.hashes(pa.array([258])).tolist() == [xxhash.xxh64_intdigest(b"\x02\x01" + bytes(6))]
     assert bloom.hashes(pa.array([-1], pa.int8())).tolist() == [xxhash.xxh64_intdigest(b"\xff" * 4)]
@@ -96,4 +102,6 @@ def test_bloom__of_an_unknown_kind__rules_nothing_out():
     other = data.replace(b"\x1c\x1c\0\0", b"\x1c\x2c\0\0", 1)
     assert other != data
     found = Bloom(other, name="x")
-    assert found.might_contain(bloom.hashes(pa.array([10**9, 10**9 + 1]))).all()
+    hashes = bloom.hashes(pa.array([10**9, 10**9 + 1]))
+    assert found.might_contain(hashes).all()
+    assert all(map(found.might_contain_one, hashes.tolist()))

@@ -134,3 +134,31 @@ def test_lookup__a_small_file__is_one_request_for_ever():
         assert place.file.lookup(pa.array([key]), place.fields["id"], place["id", "name"])[2]["id"].to_pylist() == [key]
     assert place.file.read(0, place["id"]).num_rows == 300
     assert len(place.store.calls) == 1
+
+
+def test_lookup__one_row__holds_no_memory_of_its_page(place):
+    _, _, table = place.file.lookup(pa.array([3 * 1650]), place.fields["id"], place["id", "name", "color"])
+    assert same(table, place.expected([1650], ["id", "name", "color"]))
+    assert table.get_total_buffer_size() < 500
+
+
+def test_lookup__another_thread_keeps_the_dictionary_meanwhile__finds_the_row(place):
+    file = Files(place.store).open(place.fragment)
+    asked = place["id", "color", "name"]
+    # All indexes, and no dictionary: the next request is for pages.
+    file.lookup(pa.array([3]), place.fields["id"], place["id", "name"])
+    assert file.page_bounds(0, place.fields["color"]) is not None
+    get_ranges, answers = place.store.get_ranges, []
+
+    def meanwhile(key, ranges):
+        place.store.get_ranges = get_ranges
+        answers.append(file.lookup(pa.array([3 * 150]), place.fields["id"], asked)[2])
+        return get_ranges(key, ranges)
+
+    place.store.get_ranges = meanwhile
+    try:
+        answers.append(file.lookup(pa.array([3 * 250]), place.fields["id"], asked)[2])
+    finally:
+        place.store.get_ranges = get_ranges
+    for row, answer in zip((150, 250), answers, strict=True):
+        assert same(answer, place.expected([row], ["id", "color", "name"]))

@@ -247,6 +247,34 @@ def test_get__store_behind_a_network__gives_the_same():
     assert ask(table, keys).equals(rows_by_key(table, [(key,) for key in keys]))
 
 
+def test_get__one_key_at_a_time__gives_the_same_as_all():
+    table = upserted()
+    for key in [*range(0, 4000, 37), -1, 4001, 2**63 - 1, -(2**63)]:
+        assert ask(table, key).equals(rows_by_key(table, [(key,)]))
+        assert ask(table, [key], columns=["name"]).equals(rows_by_key(table, [(key,)], ["name"]))
+
+
+def test_get__one_key_whose_row_was_deleted__is_not_there():
+    table = StateTable().add(rows_of(range(0, 2000, 2))).delete(0, [3, 700])
+    assert [ask(table, key).num_rows for key in (4, 6, 8, 1398, 1400, 1402)] == [1, 0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()], ids=str
+)
+def test_get__one_whole_number_at_the_ends_of_its_type__is_found(kind):
+    info = np.iinfo(kind.to_pandas_dtype())
+    low, high = int(info.min), int(info.max)
+    columns = pa.schema([("id", kind), ("n", pa.int64())])
+    table = StateTable(columns)
+    for part in ([low, low + 1, 7], [high // 2 + 1, high - 1, high]):
+        table.add(pa.table({"id": pa.array(part, kind), "n": range(3)}, schema=columns))
+    found = [ask(table, key)["id"].to_pylist() for key in (low, 7, 8, high // 2 + 1, high)]
+    assert found == [[low], [7], [], [high // 2 + 1], [high]]
+    with pytest.raises(InvalidInputError):
+        ask(table, high + 1)
+
+
 def test_get__every_key_of_a_scan__gives_the_scan():
     table = upserted()
     rows = Scan(table.tools, table.state).to_arrow()

@@ -10,7 +10,7 @@ import pytest
 from siltstone.errors import CorruptionError, ForkedError
 from siltstone.store.base import Traits
 from siltstone.store.memory import MemoryStore
-from siltstone.table.stream import READS_IN_FLIGHT, THREADS_MAX, Pace, Turn, in_order, pace_for
+from siltstone.table.stream import READS_IN_FLIGHT, THREADS_MAX, Pace, Turn, _Run, in_order, pace_for
 
 PACE = Pace(threads=3)
 WAIT_S = 30
@@ -70,7 +70,16 @@ def test_in_order__several_tasks__are_run_by_threads_side_by_side():
     made[0].after, made[1].after = made[1].begun, made[0].begun
     assert list(in_order(iter(made), Pace(threads=2))) == [0, 1]
     assert {job.thread.rpartition("_")[0] for job in made} == {"siltstone-scan"}
-    assert not any(job.turn.alone for job in made)
+
+
+def test_in_order__last_task_begins__may_use_the_threads_that_are_idle():
+    first, last = made = jobs(2)
+    run = _Run(Pace(threads=2), iter(()), [])
+    run._queued.extend([None, None])
+    assert [run._begin(first), run._ended] == [0, False]
+    run._ended = True
+    assert run._begin(last) == 1
+    assert [job.turn.alone for job in made] == [False, True]
 
 
 def test_in_order__a_task_fails__its_error_comes_after_the_results_before_it():

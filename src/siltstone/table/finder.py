@@ -8,7 +8,8 @@ What must hold:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +30,22 @@ if TYPE_CHECKING:
 BLOOM_PAGES = 4  # that may match: from here on the filter is asked
 BLOOM_KEYS_MAX = 1024
 LOOKUP_PAGES_MAX = 64  # up to here a lookup decodes all columns of the pages that may match
+ROUTES_MAX = 16
 
 Found = tuple[np.ndarray, np.ndarray]
+_NOTHING = np.empty(0, np.int64)
+_ONE = np.zeros(1, np.int64)
+_NOTHING.flags.writeable = _ONE.flags.writeable = False  # many answers share them
+
+
+class _Route(NamedTuple):
+    """How some columns are looked up by one: made once, for lookups are many."""
+
+    plan: Plan  # of the column with the keys
+    wanted: Plan
+    both: Plan  # what was read for the search alone comes last
+    place: int  # of the keys among both
+    empty: pa.Table  # the answer without rows
 
 
 class Finder:
@@ -41,6 +56,7 @@ class Finder:
         self._indexes = indexes
         self._rows = rows
         self._groups = groups
+        self._routes: dict[tuple[Field, tuple[Field, ...]], _Route] = {}
 
     def find(self, keys: pa.Array, field: Field) -> Found:
         """The rows that have one of the keys, in order, and which one."""
@@ -50,31 +66,44 @@ class Finder:
             return self._all_or_none(keys, field)
         return self._search(keys, plan, self._candidates(keys, plan, plan.leaves))
 
-    def lookup(self, keys: pa.Array, field: Field, fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+    def lookup(
+        self, keys: pa.Array, field: Field, fields: tuple[Field, ...]
+    ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
         """The same, and some columns of these rows."""
-        plan, wanted = self._indexes.plan((field,)), self._indexes.plan(fields)
-        both = wanted if field in fields else self._indexes.plan((*fields, field))
+        route = self._routes.get((field, fields)) or self._route(field, fields)
+        plan, wanted, both = route.plan, route.wanted, route.both
         keys = as_keys(keys, plan)
         if not plan.leaves:
             rows, which = self._all_or_none(keys, field)
         else:
             picks = self._candidates(keys, plan, both.leaves if both.flat else plan.leaves)
+            if not picks:
+                return _NOTHING, _NOTHING, route.empty
             pages = sum(len(pick.counts) if pick.pages is not None else LOOKUP_PAGES_MAX for pick in picks)
-            if 0 < pages <= LOOKUP_PAGES_MAX and self._reader.aligned(both, picks):
-                return self._lookup(keys, field, both, picks, len(fields))
+            if pages <= LOOKUP_PAGES_MAX and self._reader.aligned(both, picks):
+                return self._lookup(keys, route, picks)
             rows, which = self._search(keys, plan, picks)
         table = self._reader.take(wanted, rows) if len(rows) and wanted.leaves else wanted.fill(len(rows))
         return rows, which, table
 
-    def _lookup(
-        self, keys: pa.Array, field: Field, both: Plan, picks: Sequence[Pick], width: int
-    ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-        table = self._reader.read(both, picks)
-        places, which = _match(table.column(both.fields.index(field)), keys)
+    def _route(self, field: Field, fields: tuple[Field, ...]) -> _Route:
+        plan, wanted = self._indexes.plan((field,)), self._indexes.plan(fields)
+        both = wanted if field in fields else self._indexes.plan((*fields, field))
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        made = self._routes[field, fields] = _Route(plan, wanted, both, both.fields.index(field), wanted.fill(0))
+        return made
+
+    def _lookup(self, keys: pa.Array, route: _Route, picks: Sequence[Pick]) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+        table = self._reader.read(route.both, picks)
+        places, which = _match(table.column(route.place), keys)
         self._learn(picks, places)
-        chosen = table.take(pa.array(places))
-        # What was read for the search alone comes last.
-        return row_numbers(places, picks), which, chosen if width == len(both.fields) else chosen.remove_column(width)
+        if not len(places):
+            return _NOTHING, _NOTHING, route.empty
+        chosen = _row(table, int(places[0])) if len(places) == 1 else table.take(pa.array(places))
+        if route.both is not route.wanted:
+            chosen = chosen.remove_column(route.place)
+        return row_numbers(places, picks), which, chosen
 
     def _search(self, keys: pa.Array, plan: Plan, picks: Sequence[Pick]) -> Found:
         rows, keys_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -111,7 +140,7 @@ class Finder:
             return None
         many = chosen is None or len(chosen) > BLOOM_PAGES * len(ordered)
         left = sieve.left(group, fetch=many or group in self._indexes.missed)
-        if left is not None and limits is not None:
+        if left is not None and limits is not None and len(left) < len(ordered):
             chosen = limits.may_hold(left) if len(left) else []
         if chosen == [] or (left is not None and not len(left)):
             return None
@@ -132,36 +161,39 @@ class _Sieve:
         self._plan = plan
         self._keys = keys
         self._values = values
-        self._hashes: np.ndarray | None = None
 
     def left(self, group: int, *, fetch: bool) -> np.ndarray | None:
         """The values of the keys that are left, in order; None where no filter was asked."""
         if len(self._keys) > BLOOM_KEYS_MAX:
             return None
         found = self._indexes.bloom(group, self._plan.leaves[0], fetch=fetch)
-        if found is None:
+        if found is None or self._stored is None:
             return None
-        if self._hashes is None:
-            self._hashes = self._hash()
-        if not len(self._hashes):
-            return None
+        if len(self._keys) == 1:
+            return self._values if found.might_contain_one(bloom.hash_one(self._stored)) else _NOTHING
         return np.sort(self._values[found.might_contain(self._hashes)])
 
-    def _hash(self) -> np.ndarray:
+    @cached_property
+    def _hashes(self) -> np.ndarray:
+        return bloom.hashes(self._stored)
+
+    @cached_property
+    def _stored(self) -> pa.Array | None:
+        """The keys in the file's type; None where they are not hashed."""
         kind = self._indexes.type_of(self._plan).arrow
-        if bloom.can_hash(kind):
-            try:
-                return bloom.hashes(self._keys if self._keys.type == kind else self._keys.cast(kind))
-            except pa.ArrowException:
-                pass  # a key that the file's narrower type can't hold
-        return np.empty(0, np.uint64)
+        if not bloom.can_hash(kind):
+            return None
+        try:
+            return self._keys if self._keys.type == kind else self._keys.cast(kind)
+        except pa.ArrowException:
+            return None  # a key that the file's narrower type can't hold
 
 
 def _match(column: pa.ChunkedArray, keys: pa.Array) -> Found:
     """Where a column has one of the keys, and which."""
     if len(keys) == 1:
         places = _places(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), keys)
-        return places, np.zeros(len(places), np.int64)
+        return places, _ONE if len(places) == 1 else np.zeros(len(places), np.int64)
     ordered = _search(column, keys)
     if ordered is not None:
         return ordered
@@ -188,6 +220,12 @@ def _ascends(values: np.ndarray) -> bool:
 
 def _places(values: pa.Array, key: pa.Array) -> np.ndarray:
     if kinds.is_integer(values.type) and not values.null_count:
-        return np.flatnonzero(values.to_numpy() == key[0].as_py())  # several times faster
+        return (values.to_numpy() == key[0].as_py()).nonzero()[0]  # several times faster
     same = pc.equal(values, key[0])
     return np.flatnonzero((same.fill_null(False) if same.null_count else same).to_numpy(zero_copy_only=False))
+
+
+def _row(table: pa.Table, place: int) -> pa.Table:
+    """One row, with memory of its own; faster than ``take``."""
+    # Two chunks become one by a copy, even where the first is empty.
+    return pa.concat_tables([table.slice(0, 0), table.slice(place, 1)]).combine_chunks()

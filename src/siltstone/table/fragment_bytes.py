@@ -10,7 +10,9 @@ What must hold:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
 
 from siltstone import paths
 from siltstone.errors import CorruptionError, MissingObjectError, NotFoundError, UnavailableError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from siltstone.store.base import Store
 
 TAIL_BYTES = 64 * 1024
+PART_BYTES = 1024 * 1024
 
 _PARSED_PER_BYTE = 8  # what a footer takes in memory, for each of its bytes
 
@@ -66,6 +69,30 @@ class FragmentBytes:
             return found
         parts = iter(found)
         return [self._kept(one) if one.start >= self._tail_start else next(parts) for one in ranges]
+
+    def fetch_whole(self, ranges: Sequence[Range]) -> list[bytes]:
+        """What ``fetch`` gives, as anything that holds bytes: from a local disk, in memory that was used before.
+
+        To clear fresh memory for large ranges takes longer than to read them, so they are read in small parts and put
+        together in Arrow's memory, which it uses again and again.
+        """
+        if self._store.traits.kind != "file" or all(one.end - one.start <= PART_BYTES for one in ranges):
+            return self.fetch(ranges)
+        return [self._fetch_parts(one) if one.end - one.start > PART_BYTES else self.fetch([one])[0] for one in ranges]
+
+    def _fetch_parts(self, whole: Range) -> bytes:
+        space = pa.allocate_buffer(whole.end - whole.start)
+        view = memoryview(space).cast("B")
+        for start in range(whole.start, whole.end, PART_BYTES):
+            end = min(whole.end, start + PART_BYTES)
+            view[start - whole.start : end - whole.start] = self.fetch([Range(start, end)])[0]
+        return cast("bytes", space)
+
+    def check_kept(self) -> None:
+        """Compare what is kept with the object, for readers that read it anew."""
+        # One byte more, as when it was opened.
+        if self._get([Range(self._tail_start, self.fragment.bytes + 1)])[0] != self._tail:
+            raise self.corrupt("its end changed since it was written")
 
     def corrupt(self, reason: str) -> CorruptionError:
         """The error that says what is wrong with this fragment."""

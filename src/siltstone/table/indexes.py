@@ -97,9 +97,11 @@ class Indexes:
 
     def page_limits(self, group: int, plan: Plan) -> Limits | None:
         """The bounds of the only column of a plan in each page; None where they are not known."""
-        self.load([group], plan.leaves, bounded=plan)
         field = plan.fields[0]
-        return self._limits[group, field.id, field.type]
+        key = (group, field.id, field.type)
+        if key not in self._limits:
+            self.load([group], plan.leaves, bounded=plan)
+        return self._limits[key]
 
     def index(self, group: int, leaf: int) -> Index:
         """A chunk's pages; it has an offset index."""

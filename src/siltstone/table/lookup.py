@@ -9,6 +9,7 @@ What must hold:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from siltstone.table.keys import as_integers, duplicates, key_array, match
 from siltstone.table.reading import chosen_schema
 from siltstone.table.rows import batches
 from siltstone.table.scan import chosen_fields
-from siltstone.table.schema import arrow_type, first_names, key_fields
+from siltstone.table.schema import first_names, key_fields
 from siltstone.table.stream import ALONE, Turn, in_order, pace_for
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ EACH_MAX = 10_000  # keys that are compared one by one with the bounds of fragme
 FEW_ROWS = 64  # up to here deleted rows are looked up one by one
 
 
+_LOG_MOST = int(np.iinfo(np.int64).max)  # the log has no bounds above it
 _RANGES = {
-    kind: (int(np.iinfo(kind.to_pandas_dtype()).min), int(np.iinfo(kind.to_pandas_dtype()).max))
+    str(kind): (kind, int(np.iinfo(kind.to_pandas_dtype()).min), int(np.iinfo(kind.to_pandas_dtype()).max))
     for kind in (
         pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
     )
 }  # fmt: skip
+_TEXT = pa.string()
 
 
 class Matches(NamedTuple):
@@ -66,11 +69,19 @@ def get(tools: Tools, state: State, keys: object, columns: Sequence[str] | None 
         InvalidInputError: the table has no key, or a key is none of its type; the message names the row of it.
     """
     fields = chosen_fields(state.schema, columns)
-    wanted = key_rows(state.schema, keys)
+    key = key_fields(state.schema)
+    one = _one_key(keys, key[0]) if len(key) == 1 else None
+    if one is not None:
+        lives = _holders(state, key[0], one.value)
+        wanted = _Wanted(state.schema, key, one.array, None, fields)
+    else:
+        rows = key_rows(state.schema, keys)
+        lives = candidates(state, rows)
+        wanted = _Wanted(state.schema, key, _combined(rows.column(0)), rows, fields)
     # The newest first: what was written last is asked for most.
-    lookups = (_Lookup(tools, one, wanted, state.schema, fields) for one in reversed(candidates(state, wanted)))
+    lookups = (_Lookup(tools, live, wanted) for live in reversed(lives))
     tables, places = [], []
-    missing = wanted.num_rows
+    missing = len(wanted.first)
     with closing(_each(tools, lookups)) as answers:
         for table, which in answers:
             if len(which):
@@ -134,38 +145,46 @@ class _Match:
         return Matches(self.live, *match_keys(self.tools, self.live, self.keys, self.schema))
 
 
-@dataclass(frozen=True)
-class _Lookup:
+class _Wanted(NamedTuple):
+    """What is asked for: distinct keys, and columns of their rows."""
+
+    schema: Schema
+    key: tuple[Field, ...]
+    first: pa.Array  # the first column of the keys
+    keys: pa.Table | None  # all of them; None for a single value, which needs no table
+    fields: tuple[Field, ...]
+
+
+class _Lookup(NamedTuple):
     """The rows of one fragment that have one of some keys and are not deleted."""
 
     tools: Tools
     live: Live
-    keys: pa.Table
-    schema: Schema
-    fields: tuple[Field, ...]
+    wanted: _Wanted
     nbytes: int = 1024 * 1024
 
     def run(self, turn: Turn) -> tuple[pa.Table, NDArray[np.int64]]:
-        nothing = np.empty(0, np.int64)
         if turn.stop.is_set():
-            return pa.table({}), nothing
+            return pa.table({}), np.empty(0, np.int64)
         file = self.tools.files.open(self.live.fragment)
-        key = key_fields(self.schema)
-        if len(key) == 1:
-            rows, which, table = file.lookup(_combined(self.keys.column(0)), key[0], self.fields)
+        schema, key, first, keys, fields = self.wanted
+        if keys is None or len(key) == 1:
+            rows, which, table = file.lookup(first, key[0], fields)
             there = self._there(rows)
             return (table, which) if there is None else (table.filter(pa.array(there)), which[there])
-        rows, which = match_keys(self.tools, self.live, self.keys, self.schema)
+        rows, which = match_keys(self.tools, self.live, keys, schema)
         there = self._there(rows)
         if there is not None:
             rows, which = rows[there], which[there]
-        return file.take(rows, self.fields), which
+        return file.take(rows, fields), which
 
     def _there(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Which of some rows are not deleted; None where all are there."""
         if self.live.vector is None or not len(rows):
             return None
         deleted = self.tools.vectors.read(self.live.vector, self.live.fragment)
+        if len(rows) == 1:
+            return np.zeros(1, np.bool_) if deleted.slice(int(rows[0]), 1)[0] else None
         if len(rows) <= FEW_ROWS:
             gone = np.array([deleted.slice(row, 1)[0] for row in rows.tolist()], np.bool_)
         else:
@@ -198,6 +217,19 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 # -- which fragments may hold them -----------------------------------------------------------------
 
 
+def _holders(state: State, column: Field, value: int | str) -> list[Live]:
+    """The fragments that may hold one value of the key."""
+    bounds = state.fragments.bounds(column.id)
+    if bounds is None or (bounds.low.dtype == object) != isinstance(value, str):
+        return state.fragments.select(np.ones(state.fragments.slots, np.bool_))
+    return state.fragments.select(_around(bounds, value if isinstance(value, str) else min(value, _LOG_MOST)))
+
+
+def _around(bounds: ColumnBounds, value: Any) -> NDArray[np.bool_]:
+    """Which fragments may hold a value, which is in the terms of bounds in the log."""
+    return np.asarray((bounds.low <= value) & (bounds.high >= value) | ~bounds.known, dtype=np.bool_)
+
+
 def _may_hold(bounds: ColumnBounds, values: pa.Array) -> NDArray[np.bool_]:
     """Which fragments may hold one of some values in a column, by its bounds."""
     if len(values) > EACH_MAX and as_integers(values) is None:
@@ -206,10 +238,9 @@ def _may_hold(bounds: ColumnBounds, values: pa.Array) -> NDArray[np.bool_]:
     if ordered is None or (ordered.dtype == object) != (bounds.low.dtype == object):
         return np.ones(len(bounds.known), np.bool_)
     if len(ordered) == 1:
-        found = (bounds.low <= ordered[0]) & (bounds.high >= ordered[0])
-    else:
-        first = np.searchsorted(ordered, bounds.low, "left")
-        found = first < np.searchsorted(ordered, bounds.high, "right")
+        return _around(bounds, ordered[0])
+    first = np.searchsorted(ordered, bounds.low, "left")
+    found = first < np.searchsorted(ordered, bounds.high, "right")
     return np.asarray(found, dtype=np.bool_) | ~bounds.known
 
 
@@ -229,7 +260,7 @@ def _ordered(values: pa.Array) -> NDArray[Any] | None:
     plain = as_integers(values)
     if plain is not None:
         if kinds.is_uint64(kind):
-            plain = np.minimum(plain, np.iinfo(np.int64).max)  # the log has no bounds above it
+            plain = np.minimum(plain, _LOG_MOST)
         ordered: NDArray[Any] = np.sort(plain.astype(np.int64, copy=False))
         return ordered
     if kinds.is_string(kind):
@@ -255,8 +286,8 @@ def key_rows(schema: Schema, keys: object) -> pa.Table:
         raise InvalidInputError(
             "the table has no key to look rows up by", hint="use scan(where=...), or create the table with key="
         )
-    if len(key) == 1 and (one := _one_value(keys, arrow_type(key[0]))) is not None:
-        return pa.Table.from_arrays([one], names=[key[0].name])
+    if len(key) == 1 and (one := _one_key(keys, key[0])) is not None:
+        return pa.Table.from_arrays([one.array], names=[key[0].name])
     names = [one.name for one in key]
     only = msgspec.structs.replace(schema, fields=tuple(msgspec.structs.replace(one, default=None) for one in key))
     found = list(batches(_as_columns(keys, names), only))
@@ -271,14 +302,24 @@ def key_rows(schema: Schema, keys: object) -> pa.Table:
     return table.filter(pa.array(keep))
 
 
-def _one_value(keys: object, kind: pa.DataType) -> pa.Array | None:
+class _One(NamedTuple):
+    """A single key."""
+
+    value: int | str
+    array: pa.Array
+
+
+def _one_key(keys: object, column: Field) -> _One | None:
     """A single key that needs no further checks, which is what is asked for most; None for all others."""
     value = keys[0] if type(keys) is list and len(keys) == 1 else keys
-    if type(value) is int and kinds.is_integer(kind):
-        low, high = _RANGES[kind]
-        return pa.array([value], kind) if low <= value <= high else None
-    if type(value) is str and kinds.is_string(kind) and value.isascii():
-        return pa.array([value], kind)
+    if type(value) is int and (found := _RANGES.get(column.type)) is not None:
+        kind, low, high = found
+        if not low <= value <= high:
+            return None
+        plain = value.to_bytes(kind.byte_width, sys.byteorder, signed=low < 0)  # faster than pa.array
+        return _One(value, pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(plain)]))
+    if type(value) is str and column.type == "string" and value.isascii():
+        return _One(value, pa.array([value], _TEXT))
     return None
 
 

@@ -40,7 +40,7 @@ class PageCache:
 
     def put(self, key: PageKey, table: pa.Table) -> None:
         """Keep the rows of a page."""
-        size = table.nbytes
+        size = table.get_total_buffer_size()
         with self._lock:
             before = self._pages.pop(key, None)
             self._pages[key] = table, size

@@ -38,6 +38,13 @@ _PLAIN_PATH = {3: (LIST, (thrift.BINARY, [b"_"]))}  # required, and looked at by
 _HEADS = {0: 5, 3: 8}  # of data pages: the field that tells more, by the kind of page
 
 
+class _WholeFile(pq.ParquetFile):  # type: ignore[misc]
+    """A file that is read with all its columns, so that nobody asks for the paths of some."""
+
+    def _build_nested_paths(self) -> dict[str, list[int]]:
+        return {}  # to list them takes about as long as to open the file
+
+
 class Piece(NamedTuple):
     """Some pages of one column chunk."""
 
@@ -56,10 +63,12 @@ def some(chunk: Chunk, index: Index, chosen: Sequence[int]) -> Piece:
     """Some pages, in order, of a column with one value a row."""
     runs: list[Range] = []
     values = 0
+    end = -1
     for page in chosen:
-        start, end = index.starts[page], index.ends[page]
-        if runs and runs[-1].end == start:
+        start = index.starts[page]
+        if start == end:
             start = runs.pop().start
+        end = index.ends[page]
         runs.append(Range(start, end))
         values += index.layout.counts[page]
     dictionary_bytes = 0
@@ -76,6 +85,9 @@ def check(piece: Piece, parts: Sequence[bytes], index: Index, chosen: Sequence[i
         if index.sums:
             check_page(parts[0], index.sums, 0, name=name)
         parts = parts[1:]
+    if index.sums and len(chosen) == 1 and len(parts) == 1:
+        check_page(parts[0], index.sums, first + chosen[0], name=name)
+        return
     pages = iter(chosen)
     for part in parts:
         view = memoryview(part)
@@ -173,7 +185,7 @@ def read(parts: Sequence[bytes], *, rows: int, name: str, threads: bool, checksu
     small = sum(map(len, parts)) <= JOINED_BYTES_MAX
     source = pa.BufferReader(b"".join(parts)) if small else pa.PythonFile(_Parts(parts), mode="r")
     try:
-        file = pq.ParquetFile(
+        file = _WholeFile(
             source, pre_buffer=False, page_checksum_verification=checksums, arrow_extensions_enabled=False
         )
         table = file.read(use_threads=threads)

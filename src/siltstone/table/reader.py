@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from siltstone.format.parquet import Range
     from siltstone.table.columns import Plan
     from siltstone.table.fragment_bytes import FragmentBytes
-    from siltstone.table.indexes import Indexes, Layout
+    from siltstone.table.indexes import Index, Indexes, Layout
     from siltstone.table.page_cache import PageCache, PageKey
     from siltstone.table.pages import Piece
 
 BATCH_BYTES = 32 * 1024 * 1024
 MOST = 0.75  # of a row group's pages: where more are hit, all are read
 PAGE_ROWS = 1024  # about; for estimates
+THREADS_ROWS = 4096  # from here on, columns of single rows are decoded side by side
 
 
 class Pick(NamedTuple):
@@ -140,7 +141,8 @@ class Reader:
             if len(classes) == 1
             else [self._indexes.plan([plan.fields[number] for number in numbers]) for numbers in classes.values()]
         )
-        tables = self._read_each([(one, [pick for pick, _ in picks]) for one, picks in zip(plans, chosen, strict=True)])
+        reads = [(one, [pick for pick, _ in picks]) for one, picks in zip(plans, chosen, strict=True)]
+        tables = self._read_each(reads, threads=sum(len(one) for _, one in wanted) >= THREADS_ROWS)
         parts = [_take_rows(table, picks) for table, picks in zip(tables, chosen, strict=True)]
         if len(parts) == 1:
             return parts[0]
@@ -156,34 +158,42 @@ class Reader:
         """The pages that hold some rows of a row group, and where among their rows these are."""
         if layout is None:
             return self.all_of(group), rows
-        numbers = np.searchsorted(layout.first_rows, rows, "right") - 1
-        chosen = np.unique(numbers) if len(rows) > 1 else numbers
+        # Where each page would begin among the rows: they are in order, and there may be many more of them than pages.
+        edges = np.searchsorted(rows, np.append(layout.first_rows, self._groups[group].rows))
+        hits = np.diff(edges)
+        chosen = np.flatnonzero(hits)
         pick = self.pages_of(group, chosen.tolist(), layout)
         if pick.pages is None:
             return pick, rows
-        before = np.cumsum(pick.counts) - pick.counts
-        return pick, before[np.searchsorted(chosen, numbers)] + rows - layout.first_rows[numbers]
+        moved = np.cumsum(pick.counts) - pick.counts - layout.first_rows[chosen]
+        return pick, rows + np.repeat(moved, hits[chosen])
 
     def _read_each(self, reads: Sequence[tuple[Plan, Sequence[Pick]]], *, threads: bool = False) -> list[pa.Table]:
         """Several reads with one request."""
-        tables = [self._kept(plan, picks) for plan, picks in reads]
+        names = [_page_key(*one) for one in reads]
+        tables = [None if name is None else self._cache.get(name) for name in names]
         excerpts = {
             number: _Excerpt(self._source, self._indexes, *reads[number])
             for number, table in enumerate(tables)
             if table is None
         }
         ranges = [one for excerpt in excerpts.values() for one in excerpt.ranges]
-        parts = iter(self._source.fetch(ranges) if ranges else ())
+        parts = iter(self._source.fetch_whole(ranges) if ranges else ())
         for number, excerpt in excerpts.items():
             tables[number] = table = excerpt.table(parts, threads=threads)
-            key = _page_key(*reads[number])
-            if key is not None:
-                self._cache.put(key, table)
+            name = names[number]
+            if name is not None:
+                self._cache.put(name, table)
         return tables
 
-    def _kept(self, plan: Plan, picks: Sequence[Pick]) -> pa.Table | None:
-        key = _page_key(plan, picks)
-        return None if key is None else self._cache.get(key)
+
+class _Column(NamedTuple):
+    """What an excerpt has of one column chunk."""
+
+    leaf: int
+    piece: Piece
+    offsets: Index | None  # None: all pages
+    kept: bytes  # its dictionary, where it need not be fetched
 
 
 class _Excerpt:
@@ -194,46 +204,53 @@ class _Excerpt:
         self._indexes = indexes
         self._plan = plan
         self._picks = picks
-        self._pieces: list[list[Piece]] = []
+        self._parts: list[list[_Column]] = []
         self.ranges: list[Range] = []
         for pick in picks:
-            pieces = [self._piece(pick, leaf) for leaf in plan.leaves]
-            self._pieces.append(pieces)
-            for leaf, piece in zip(plan.leaves, pieces, strict=True):
-                kept = pick.pages is not None and piece.dictionary_bytes and indexes.dictionary(pick.group, leaf)
-                self.ranges += piece.ranges[1:] if kept else piece.ranges
+            parts = self._whole(pick.group) if pick.pages is None else self._some(pick.group, pick.pages)
+            self._parts.append(parts)
+            for part in parts:
+                self.ranges += part.piece.ranges[1:] if part.kept else part.piece.ranges
 
-    def table(self, parts: Iterator[bytes], *, threads: bool) -> pa.Table:
-        """The rows, of the next of ``parts``."""
+    def table(self, fetched: Iterator[bytes], *, threads: bool) -> pa.Table:
+        """The rows, of the next of ``fetched``."""
         plan, name = self._plan, self._source.key
-        rows = sum(sum(pick.counts) for pick in self._picks)
         if not plan.leaves:
-            return plan.fill(rows)
+            return plan.fill(sum(sum(pick.counts) for pick in self._picks))
         groups = []
-        for pick, pieces in zip(self._picks, self._pieces, strict=True):
-            columns = [
-                (piece, self._parts(pick, leaf, piece, parts)) for leaf, piece in zip(plan.leaves, pieces, strict=True)
-            ]
-            groups.append((sum(pick.counts), columns))
-        parts_ = pages.build(plan.head, groups)
-        found = pages.read(parts_, rows=rows, name=name, threads=threads, checksums=not self._source.sums)
+        rows = 0
+        for pick, parts in zip(self._picks, self._parts, strict=True):
+            count = sum(pick.counts)
+            rows += count
+            groups.append((count, [(part.piece, self._bytes(pick, part, fetched)) for part in parts]))
+        file = pages.build(plan.head, groups)
+        found = pages.read(file, rows=rows, name=name, threads=threads, checksums=not self._source.sums)
         return plan.shape(found)
 
-    def _piece(self, pick: Pick, leaf: int) -> Piece:
-        chunk = self._source.footer.groups[pick.group].chunks[leaf]
-        if pick.pages is None:
-            return pages.whole(chunk)
-        return pages.some(chunk, self._indexes.index(pick.group, leaf), pick.pages)
+    def _whole(self, group: int) -> list[_Column]:
+        chunks = self._source.footer.groups[group].chunks
+        return [_Column(leaf, pages.whole(chunks[leaf]), None, b"") for leaf in self._plan.leaves]
 
-    def _parts(self, pick: Pick, leaf: int, piece: Piece, parts: Iterator[bytes]) -> list[bytes]:
-        if pick.pages is None:
-            data = next(parts)
+    def _some(self, group: int, chosen: list[int]) -> list[_Column]:
+        chunks = self._source.footer.groups[group].chunks
+        parts = []
+        for leaf in self._plan.leaves:
+            index = self._indexes.index(group, leaf)
+            piece = pages.some(chunks[leaf], index, chosen)
+            # Asked for once: another thread may keep it at any time.
+            kept = self._indexes.dictionary(group, leaf) if piece.dictionary_bytes else b""
+            parts.append(_Column(leaf, piece, index, kept))
+        return parts
+
+    def _bytes(self, pick: Pick, part: _Column, fetched: Iterator[bytes]) -> list[bytes]:
+        leaf, piece, offsets, kept = part
+        if offsets is None or pick.pages is None:
+            data = next(fetched)
             self._source.sums.check(data, Part.DATA, group=pick.group, leaf=leaf)
             return [data]
-        kept = self._indexes.dictionary(pick.group, leaf) if piece.dictionary_bytes else b""
         found = [kept] if kept else []
-        found += [next(parts) for _ in piece.ranges[len(found) :]]
-        pages.check(piece, found, self._indexes.index(pick.group, leaf), pick.pages, name=self._source.key)
+        found += [next(fetched) for _ in piece.ranges[len(found) :]]
+        pages.check(piece, found, offsets, pick.pages, name=self._source.key)
         if piece.dictionary_bytes and not kept:
             self._indexes.keep_dictionary(found[0], group=pick.group, leaf=leaf)
         return found
@@ -258,10 +275,14 @@ def row_numbers(places: np.ndarray, picks: Sequence[Pick]) -> np.ndarray:
 
 
 def _take_rows(table: pa.Table, picks: Sequence[tuple[Pick, np.ndarray]]) -> pa.Table:
+    if sum(len(rows) for _, rows in picks) == table.num_rows:
+        return table
     if len(picks) == 1:
         places = picks[0][1]
     else:
         counts = [sum(pick.counts) for pick, _ in picks]
         before = np.cumsum(counts) - counts
         places = np.concatenate([start + rows for start, (_, rows) in zip(before, picks, strict=True)])
-    return table if len(places) == table.num_rows else table.take(pa.array(places))
+    if 2 * len(places) > table.num_rows and places[-1] - places[0] == len(places) - 1:
+        return table.slice(places[0], len(places))
+    return table.take(pa.array(places))

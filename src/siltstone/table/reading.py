@@ -59,7 +59,8 @@ class Sizes:
 class Reading:
     """What is read of every fragment: ``fields``, of the rows that the filter keeps; ``most`` of a task at most.
 
-    ``hint`` is for readers that test rows themselves: what it rules out need not be read.
+    ``hint`` is for readers that test rows themselves: what it rules out need not be read. Where all rows are kept in
+    memory, or none, a task may read a ``whole`` fragment.
     """
 
     tools: Tools
@@ -68,6 +69,7 @@ class Reading:
     predicate: Predicate | None = None
     most: int | None = None
     hint: Prune | None = None
+    whole: bool = False
     sizes: Sizes = field(default_factory=Sizes)
 
     @cached_property
@@ -149,7 +151,7 @@ class Tested(NamedTuple):
 
     numbers: NDArray[np.int64]
     places: NDArray[np.int64]
-    table: pa.Table  # the columns that the filter tests
+    table: pa.Table  # the columns that the filter tests, at least
 
 
 def chosen_schema(fields: Sequence[Field]) -> pa.Schema:
@@ -186,8 +188,8 @@ def _is_bounded(fragment: Fragment, column: Field) -> bool:
     return logged is not None and (logged.low is not None or logged.high is not None)
 
 
-def test(reading: Reading, piece: Piece, turn: Turn) -> Tested:
-    """Find the rows of a row group that match, deleted ones too."""
+def test(reading: Reading, piece: Piece, turn: Turn, *, more: bool) -> Tested:
+    """Find the rows of a row group that match, deleted ones too; ``more`` columns are read where pages are few."""
     predicate = reading.predicate
     rows = _candidates(reading, piece) if piece.narrow else None
     if predicate is None or (rows is not None and not len(rows)):
@@ -197,7 +199,8 @@ def test(reading: Reading, piece: Piece, turn: Turn) -> Tested:
         table = piece.file.read(piece.group, reading.tested, threads=turn.alone)
         places = np.flatnonzero(as_mask(predicate.mask(table)))
         return Tested(places + piece.start, places, table)
-    table = piece.file.take(rows, reading.tested)
+    # Most rows of a page that may match do, where rows lie in the order of what is tested.
+    table = piece.file.take(rows, reading.together if more and len(rows) < FEW * piece.rows else reading.tested)
     places = np.flatnonzero(as_mask(predicate.mask(table)))
     return Tested(rows[places], places, table)
 
@@ -209,15 +212,14 @@ def read_all(reading: Reading, piece: Piece, turn: Turn) -> pa.Table:
     if left is None and 2 * most > piece.rows:
         return piece.file.read(piece.group, reading.fields, threads=turn.alone)
     numbers = np.arange(piece.rows) if left is None else np.flatnonzero(left)
-    if most < len(numbers) or (left is not None and _are_few(left)):
+    if left is None or most < len(numbers) or _are_few(left):
         return piece.file.take(numbers[:most] + piece.start, reading.fields)
-    table = piece.file.read(piece.group, reading.fields, threads=turn.alone)
-    return table if left is None else masked(table, left)
+    return masked(piece.file.read(piece.group, reading.fields, threads=turn.alone), left)
 
 
 def read_some(reading: Reading, piece: Piece, turn: Turn) -> pa.Table:
     """The rows of a row group that match and are not gone."""
-    numbers, places, tested = there(piece, test(reading, piece, turn))
+    numbers, places, tested = there(piece, test(reading, piece, turn, more=True))
     if reading.most is not None:
         numbers, places = numbers[: reading.most], places[: reading.most]
     if not len(numbers) or turn.stop.is_set():
@@ -227,7 +229,7 @@ def read_some(reading: Reading, piece: Piece, turn: Turn) -> pa.Table:
         keep[places] = True
         tested = masked(tested, keep)
     columns = dict(zip(tested.column_names, tested.columns, strict=True))
-    if reading.rest:
+    if any(one.name not in columns for one in reading.rest):
         if len(numbers) < FEW * piece.rows:
             rest = piece.file.take(numbers, reading.rest)
         else:

@@ -132,9 +132,9 @@ class Scan(Output):
 
     # -- behind it ---------------------------------------------------------------------------------
 
-    def _plan(self, fields: tuple[Field, ...]) -> _Plan:
+    def _plan(self, fields: tuple[Field, ...], *, whole: bool = False) -> _Plan:
         """Which fragments are read, and of their rows, how many are skipped and how many are wanted at most."""
-        reading = Reading(self._tools, self._state.schema, fields, self._predicate)
+        reading = Reading(self._tools, self._state.schema, fields, self._predicate, whole=whole)
         lives, skip = reading.choose(self._state.fragments), self._offset
         if self._predicate is None:
             start = 0
@@ -158,7 +158,7 @@ class Scan(Output):
         """The rows between offset and limit, as they are read."""
         if self._limit == 0:
             return
-        reading, lives, skip, left = self._plan(self._fields)
+        reading, lives, skip, left = self._plan(self._fields, whole=bytes_max == _ALL)
         with closing(in_order(tasks(reading, lives), self._pace(bytes_max))) as found:
             for whole in found:
                 table = whole if left is None else whole.slice(0, left)
@@ -171,7 +171,7 @@ class Scan(Output):
                     return
 
     def _count_matching(self) -> int:
-        reading, lives, _, wanted = self._plan(())
+        reading, lives, _, wanted = self._plan((), whole=True)
         found = 0
         with closing(in_order(map(CountTask, tasks(reading, lives)), self._pace(BYTES_IN_FLIGHT))) as counts:
             for rows in counts:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 class Turn:
     """What a task is told when it is run."""
 
-    alone: bool  # no other task runs beside it, so it may use more than one thread itself
+    alone: bool  # no other task waits to be run, so it may use more than one thread itself
     stop: Event = field(default_factory=Event)  # set when nobody waits for it any more
 
 
@@ -110,6 +110,8 @@ class _Run(Generic[T]):
         self._running: deque[tuple[Future[T], int]] = deque()
         self._window = pace.first * 2 or pace.most
         self._held = 0
+        self._queued: deque[None] = deque()  # as many as there are tasks that no thread has begun
+        self._ended = False  # whether there are no more than those
         self._stop = Event()
         self._process = os.getpid()
 
@@ -135,15 +137,21 @@ class _Run(Generic[T]):
             if not self._waiting:
                 task = next(self._tasks, None)
                 if task is None:
+                    self._ended = True
                     return
                 self._waiting.append(task)
             nbytes = self._waiting[0].nbytes
             if len(self._running) >= TASKS_LEAST and self._held + nbytes > self._pace.bytes_max:
                 return
             task = self._waiting.popleft()
-            turn = Turn(alone=False, stop=self._stop)
-            self._running.append((pool.submit(task.run, turn), nbytes))
+            self._queued.append(None)
+            self._running.append((pool.submit(self._begin, task), nbytes))
             self._held += nbytes
+
+    def _begin(self, task: Task[T]) -> T:
+        self._queued.pop()
+        # Threads that find nothing more to do help with the last task.
+        return task.run(Turn(alone=self._ended and not self._queued, stop=self._stop))
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -1,4 +1,4 @@
-"""The tasks of a scan: a row group each, or several small fragments.
+"""The tasks of a scan: a row group each, or several small fragments, or a whole one on a local disk.
 
 What must hold:
 - Tasks come in the order of the fragments, and of their files.
@@ -12,20 +12,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
+from siltstone.table.local import can_test, count_matching, read_matching
 from siltstone.table.masking import joined, masked
 from siltstone.table.reading import Piece, Reading, as_mask, pieces, read_all, read_some, test, there
-from siltstone.table.stream import Pace, Turn, in_order
+from siltstone.table.stream import Pace, Turn, in_order, pace_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from siltstone.format.rollup import Live
     from siltstone.format.table import Fragment
     from siltstone.table.files import FragmentFile
+    from siltstone.table.predicate import Predicate
     from siltstone.table.vectors import Deleted
 
 SMALL_ROWS = 16_384  # a fragment of at most so many rows and bytes is read whole, together with its neighbours
@@ -88,7 +90,37 @@ class SmallTask:
         return table
 
 
-Task = GroupTask | SmallTask
+@dataclass(frozen=True)
+class WholeTask:
+    """Reads the rows of a fragment that match, all of its row groups at once."""
+
+    reading: Reading
+    predicate: Predicate
+    pieces: tuple[Piece, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(GroupTask(self.reading, piece).nbytes for piece in self.pieces)
+
+    def run(self, turn: Turn) -> pa.Table:
+        reading, file = self.reading, self.pieces[0].file
+        if turn.stop.is_set():
+            return reading.arrow.empty_table()
+        found = read_matching(reading.tools, file, self.predicate, fields=reading.fields, tested=reading.tested)
+        if found is not None:
+            return found
+        return pa.concat_tables([GroupTask(reading, piece).run(turn) for piece in self.pieces])
+
+    def count(self, turn: Turn) -> int:
+        """How many match."""
+        reading, file = self.reading, self.pieces[0].file
+        found = count_matching(reading.tools, file, self.predicate, tested=reading.tested)
+        if found is not None:
+            return found
+        return sum(CountTask(GroupTask(reading, piece)).run(turn) for piece in self.pieces)
+
+
+Task = GroupTask | SmallTask | WholeTask
 
 
 @dataclass(frozen=True)
@@ -102,9 +134,11 @@ class CountTask:
         return self.task.nbytes
 
     def run(self, turn: Turn) -> int:
+        if isinstance(self.task, WholeTask):
+            return self.task.count(turn)
         if isinstance(self.task, SmallTask) or self.task.reading.predicate is None:
             return int(self.task.run(turn).num_rows)
-        return len(there(self.task.piece, test(self.task.reading, self.task.piece, turn)).numbers)
+        return len(there(self.task.piece, test(self.task.reading, self.task.piece, turn, more=False)).numbers)
 
 
 @dataclass(frozen=True)
@@ -119,7 +153,7 @@ class RowsTask:
         return self.reading.sizes.guess(self.piece.rows, self.piece.file.fragment)
 
     def run(self, turn: Turn) -> NDArray[np.int64]:
-        return test(self.reading, self.piece, turn).numbers
+        return test(self.reading, self.piece, turn, more=False).numbers
 
 
 @dataclass(frozen=True)
@@ -139,6 +173,7 @@ def tasks(reading: Reading, lives: Sequence[Live]) -> Iterator[Task]:
     """The tasks that read some fragments, in their order. Files are opened when their turn comes near."""
     waiting: list[tuple[Live, Deleted | None]] = []
     left = reading.most if reading.predicate is None else None
+    whole = _tested_whole(reading, lives)
     for live, deleted, file in _looked_into(reading, lives if left is None else _first_rows(lives, left)):
         if waiting and (file is not None or _is_full(waiting, live)):
             yield SmallTask(reading, tuple(waiting))
@@ -147,7 +182,11 @@ def tasks(reading: Reading, lives: Sequence[Live]) -> Iterator[Task]:
             waiting.append((live, deleted))
             left = None if left is None else left - live.rows
             continue
-        for task in _group_tasks(reading, file, deleted):
+        found = [piece for piece in pieces(reading, file, deleted) if piece.count_left()]
+        if whole is not None and deleted is None and len(found) == len(file.groups) and not found[0].narrow:
+            yield WholeTask(reading, whole, tuple(found))
+            continue
+        for task in (GroupTask(reading, piece) for piece in found):
             if left is not None and left <= 0:
                 break
             yield task
@@ -181,10 +220,13 @@ def _looked_into(reading: Reading, lives: Sequence[Live]) -> Iterator[tuple[Live
         size = min(LOT_MAX, size * 4)
 
 
-def _group_tasks(reading: Reading, file: FragmentFile, deleted: Deleted | None) -> Iterator[GroupTask]:
-    for piece in pieces(reading, file, deleted):
-        if piece.count_left():
-            yield GroupTask(reading, piece)
+def _tested_whole(reading: Reading, lives: Sequence[Live]) -> Predicate | None:
+    """The filter, where whole fragments are tested by it: as many as there are threads at least, or some are idle."""
+    predicate = reading.predicate
+    if predicate is None or not reading.whole or reading.most is not None or not can_test(reading.tools, predicate):
+        return None
+    enough = sum(not is_small(live.fragment) for live in lives) >= pace_for(reading.tools.store).threads
+    return predicate if enough else None
 
 
 def _first_rows(lives: Sequence[Live], rows: int) -> Sequence[Live]:
