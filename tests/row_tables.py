@@ -17,10 +17,11 @@ from siltstone.table.commit import commit
 from siltstone.table.compact import Compact, compact, rewrite
 from siltstone.table.history import History
 from siltstone.table.inserts import write_rows
-from siltstone.table.operations import Append, Columns, Delete, Overwrite, Restore, Update, Upsert
+from siltstone.table.operations import Append, Columns, Delete, Overwrite, Restore, Upsert
 from siltstone.table.scan import Scan
 from siltstone.table.schema import arrow_schema, make_schema
 from siltstone.table.tools import make_tools
+from siltstone.table.update import Update
 
 COLUMNS = pa.schema([("id", pa.int64()), ("text", pa.string())])
 

@@ -166,15 +166,21 @@ class Table(Operations):
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def transaction(self, *, once: str | None = None, message: str = "") -> Transaction:
-        """Collect operations into one version. With ``once``, it is applied only where that id never was."""
-        once, message = arguments.check_once(once), arguments.check_message(message)
+    def transaction(
+        self, *, once: str | None = None, stream: str | None = None, batch: int | None = None, message: str = ""
+    ) -> Transaction:
+        """Collect operations into one version.
+
+        With ``once``, it is applied only where that id never was; with ``stream`` and ``batch``, only where no batch of
+        that number or a later one of that stream was.
+        """
+        mark, message = arguments.check_once(once, stream, batch), arguments.check_message(message)
         state = self._looked()
 
         def end(works: Sequence[Work]) -> Version:
-            return self._commit(Request(works, state.version, once, message))
+            return self._commit(Request(works, state.version, mark, message))
 
-        return Transaction(self._own_tools, state, end, applied=bool(once) and once in state.once)
+        return Transaction(self._own_tools, state, end, applied=mark.applied(state) is not None)
 
     def tag(self, name: str, *, version: int | None = None) -> Version:
         """Give a version (the newest) a name; a tag that is there moves."""

@@ -71,6 +71,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: dict[Label, Position | None] = {}
     settings: dict[Label, str | None] = {}
     once: dict[Label, Position] = {}  # the version that each id was applied in
+    batches: dict[Label, Count] = {}  # the last batch of each stream that was applied
 
 
 class Rollup(NamedTuple):

@@ -111,6 +111,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: dict[Label, Position | None] = {}  # None: the tag goes
     settings: dict[Label, str | None] = {}
     once: tuple[Label, ...] = ()
+    batches: dict[Label, Count] = {}  # by stream: batches up to this one are applied
     counts: Counts = Counts()
     message: Annotated[str, msgspec.Meta(max_length=4096)] = ""
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from siltstone.errors import InvalidInputError, LimitExceededError, NotFoundError
 from siltstone.ids import is_id
+from siltstone.table.once import Once
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
@@ -43,9 +44,20 @@ def check_label(label: object, what: str) -> str:
     return text
 
 
-def check_once(once: object) -> str:
-    """The id of a transaction that is to be applied once."""
-    return "" if once is None else _check_text(once, "once", LABEL_CHARACTERS_MAX)
+def check_once(once: object, stream: object = None, batch: object = None) -> Once:
+    """What makes a transaction one that is applied once: an id, or a stream and the number of a batch."""
+    if (stream is None) != (batch is None):
+        raise InvalidInputError("stream= and batch= belong together, and one of them is missing", hint="give both")
+    if once is not None and stream is not None:
+        raise InvalidInputError("once= and stream= are both given", hint="give one of them")
+    if batch is None:
+        return Once(id="" if once is None else _check_text(once, "once", LABEL_CHARACTERS_MAX))
+    if type(batch) is not int or not 0 <= batch < 2**63:
+        raise InvalidInputError(
+            f"batch must be a whole number from 0 on, got {shown_object(batch)}",
+            hint="number the batches of a stream in their order",
+        )
+    return Once(stream=_check_text(stream, "stream", LABEL_CHARACTERS_MAX), batch=batch)
 
 
 def check_message(message: object) -> str:

@@ -17,6 +17,7 @@ from siltstone.log.marks import Entry
 from siltstone.table.conflict import Footprint, Verdict, verdict_of_all
 from siltstone.table.draft import Draft, is_empty
 from siltstone.table.history import repeats, to_step
+from siltstone.table.once import ANYTIME, Once
 from siltstone.table.state import State, Step
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def commit(
     works: Sequence[Work],
     *,
     base: int,
-    once: str = "",
+    once: Once = ANYTIME,
     message: str = "",
     op: str = "",
 ) -> Committed:
@@ -67,8 +68,8 @@ def commit(
     if looked:
         state = history.refresh(state)
     for _ in tools.env.tries(most_s=0):
-        if once and once in state.once:
-            return Committed(state, state.once[once], None)
+        if (version := once.applied(state)) is not None:
+            return Committed(state, version, None)
         try:
             prepared = prepared or _prepare(tools, state, works, base=base, once=once, message=message)
         except (InvalidInputError, ConflictError):
@@ -111,7 +112,7 @@ def _is_newest(history: History, state: State) -> bool:
     return history.refresh(state).version == state.version
 
 
-def _prepare(tools: Tools, state: State, works: Sequence[Work], *, base: int, once: str, message: str) -> _Prepared:
+def _prepare(tools: Tools, state: State, works: Sequence[Work], *, base: int, once: Once, message: str) -> _Prepared:
     draft = Draft(tools, state)
     for work in works:
         work.run(draft)

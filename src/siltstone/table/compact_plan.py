@@ -3,7 +3,7 @@
 What must hold:
 - A table that was compacted gives an empty plan, and rewriting a group never makes that group again: it has fewer
   fragments, or fewer deleted rows, or key ranges that overlap less.
-- A fragment is in one group at most, and no group is over ``GROUP_ROWS`` rows, unless one fragment alone is.
+- A fragment is in one group at most, and no group is over ``group_rows`` rows, unless one fragment alone is.
 - In a keyed table a group leaves no key range out that a fragment outside of it covers: its results overlap no
   more of the others than its sources did.
 
@@ -55,6 +55,9 @@ class Limits:
     rows_target: int = ROWS_PER_FRAGMENT
     deleted_share: float = DELETED_SHARE
     overlap_share: float = OVERLAP_SHARE
+    group_rows: int = field(default_factory=lambda: GROUP_ROWS)
+    group_fragments: int = field(default_factory=lambda: GROUP_FRAGMENTS)
+    group_bytes: int = field(default_factory=lambda: GROUP_FILE_BYTES)
 
     def small(self, live: Live) -> bool:
         """Whether a fragment is far from what a fragment may hold."""
@@ -97,15 +100,16 @@ def left_bytes(live: Live) -> int:
 class _Group:
     """A group that is being filled."""
 
+    limits: Limits
     lives: list[Live] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
 
     def fits(self, live: Live) -> bool:
         return not self.lives or (
-            self.rows + live.rows <= GROUP_ROWS
-            and self.bytes + live.fragment.bytes <= GROUP_FILE_BYTES
-            and len(self.lives) < GROUP_FRAGMENTS
+            self.rows + live.rows <= self.limits.group_rows
+            and self.bytes + live.fragment.bytes <= self.limits.group_bytes
+            and len(self.lives) < self.limits.group_fragments
         )
 
     def add(self, live: Live) -> None:
@@ -127,7 +131,8 @@ class Plan:
     def groups(self) -> list[list[Live]]:
         """The groups that are worth it."""
         unplaced = self._unknown if self._placed else self._known
-        found = _filled(live for live in unplaced if self._limits.small(live) or self._limits.worn(live))
+        wanted = [live for live in unplaced if self._limits.small(live) or self._limits.worn(live)]
+        found = _filled(wanted, self._limits)
         if self._placed:
             found = [*self._placed_groups(), *found]
         return [lives for lives in found if self.worth(lives) is not Worth.NO]
@@ -150,12 +155,12 @@ class Plan:
             wanted = live.fragment.name in crowd or self._limits.small(live) or self._limits.worn(live)
             (chosen if wanted else others).append(live)
         taken = self._taken(others)
-        groups, reach = [_Group()], -1
+        groups, reach = [_Group(self._limits)], -1
         for live in sorted(chosen, key=lambda one: self._slots[one.fragment.name]):
             start, stop = self._slots[live.fragment.name]
             apart = start > reach and taken[start] > taken[min(reach + 1, start)]
             if groups[-1].lives and (apart or not groups[-1].fits(live)):
-                groups.append(_Group())
+                groups.append(_Group(self._limits))
                 reach = stop
             groups[-1].add(live)
             reach = max(reach, stop)
@@ -202,11 +207,11 @@ def _cover(slots: np.ndarray, share: np.ndarray, *, size: int = 0) -> np.ndarray
     return np.cumsum(change)[:-1]
 
 
-def _filled(lives: Iterable[Live]) -> list[list[Live]]:
-    groups = [_Group()]
+def _filled(lives: Iterable[Live], limits: Limits) -> list[list[Live]]:
+    groups = [_Group(limits)]
     for live in lives:
         if not groups[-1].fits(live):
-            groups.append(_Group())
+            groups.append(_Group(limits))
         groups[-1].add(live)
     return [group.lives for group in groups if group.lives]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.format.table import Change, Counts, Vector
 from siltstone.table.conflict import Footprint
+from siltstone.table.once import ANYTIME, Once
 from siltstone.table.vectors import Deleted, write_vectors
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ class Draft:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def finish(self, operation: Operation, *, base: int, once: str = "", message: str = "") -> tuple[Change, Footprint]:
+    def finish(
+        self, operation: Operation, *, base: int, once: Once = ANYTIME, message: str = ""
+    ) -> tuple[Change, Footprint]:
         """The change to commit, and what it depends on. Writes the deletion vectors."""
         new, old = self.state.fragments, self.begun.fragments
         added = [live.fragment for live in new.since(old)]
@@ -155,7 +158,8 @@ class Draft:
             schema=self.schema if self.schema != self.begun.schema else None,
             tags=self._tags,
             settings=self._settings,
-            once=(once,) if once else (),
+            once=(once.id,) if once.id else (),
+            batches={once.stream: once.batch} if once.stream else {},
             counts=self.counts,
             message=message,
         )
@@ -177,4 +181,5 @@ def is_empty(change: Change) -> bool:
         or change.tags
         or change.settings
         or change.once
+        or change.batches
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from siltstone.errors import CommitUnknownError, ConflictError, InternalError, InvalidInputError
 from siltstone.locks import ForkLock
 from siltstone.table.commit import Committed, commit
+from siltstone.table.once import ANYTIME, Once
 from siltstone.table.operations import Append
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Request:
 
     works: Sequence[Work]
     base: int
-    once: str = ""
+    once: Once = ANYTIME
     message: str = ""
     op: str = ""
     done: Committed | None = None

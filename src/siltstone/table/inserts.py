@@ -23,7 +23,7 @@ from siltstone.table.schema import key_fields
 from siltstone.table.vectors import Deleted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from siltstone.format.table import Fragment, Schema
     from siltstone.table.tools import Tools
@@ -41,8 +41,7 @@ class Inserted:
 
     schema: Schema  # that they were written with
     fragments: tuple[Fragment, ...] = ()
-    keys: tuple[pa.Array, ...] = ()  # one array for each fragment, in its order of rows; empty without a key
-    key_rows: tuple[pa.Table, ...] = ()  # the key columns themselves
+    key_rows: Sequence[pa.Table] = ()  # the key columns of each fragment, in its order of rows; empty without a key
     replaced: dict[str, Deleted] = field(default_factory=dict)
 
     @property
@@ -67,7 +66,7 @@ def write_rows(tools: Tools, schema: Schema, data: object, *, base: int, twice: 
         return Inserted(schema, fragments)
     key_rows = tuple(one.keys for one in written if one.keys is not None)
     keys = tuple(key_array(one, names) for one in key_rows)
-    return Inserted(schema, fragments, keys, key_rows, _between(fragments, keys, key_rows, twice))
+    return Inserted(schema, fragments, key_rows, _between(fragments, keys, key_rows, twice))
 
 
 def _gathered(data: object, schema: Schema) -> Iterator[list[pa.Table]]:

@@ -15,24 +15,25 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from siltstone.errors import ConflictError, DuplicateKeyError, InvalidInputError
+from siltstone.errors import ConflictError, DuplicateKeyError
 from siltstone.table.evolve import takes
-from siltstone.table.inserts import Inserted, write_rows
 from siltstone.table.keys import show_keys
 from siltstone.table.lookup import candidates, match_keys
-from siltstone.table.predicate import Predicate, parse_assignments, parse_predicate
+from siltstone.table.near import near_fragments
+from siltstone.table.predicate import Predicate, parse_predicate
 from siltstone.table.reading import Reading
+from siltstone.table.row_set import RowSet, row_set
 from siltstone.table.scan import matching
 from siltstone.table.schema import arrow_schema, arrow_type, key_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from siltstone.format.rollup import Live
     from siltstone.format.table import Operation, Schema
     from siltstone.table.draft import Draft
+    from siltstone.table.inserts import Inserted
     from siltstone.table.state import State
-    from siltstone.table.tools import Tools
 
 
 class Work(ABC):
@@ -45,13 +46,34 @@ class Work(ABC):
         """Do it on a draft; may be called again on another one."""
 
 
-class _Keyed(Work):
-    """Rows that come in, and which rows of the table have their keys."""
+def insert(draft: Draft, inserted: Inserted) -> None:
+    """Add fragments, without the rows of them that others replace."""
+    draft.add(inserted.fragments)
+    for name, gone in inserted.replaced.items():
+        live = draft.state.fragments.get(name)
+        if live is not None:
+            draft.delete(live, gone.numbers())
 
-    def __init__(self, inserted: Inserted, *, columns_from: int = 2**31) -> None:
+
+Matched = tuple[np.ndarray, np.ndarray]  # rows of a fragment, deleted ones too, and which row of mine each one is
+
+
+class _Keyed(Work):
+    """Rows that come in, and which rows of the table have their keys.
+
+    ``matched`` is what was found out already, by the name of a fragment and the number of mine.
+    """
+
+    def __init__(
+        self,
+        inserted: Inserted,
+        *,
+        columns_from: int = 2**31,
+        matched: Mapping[tuple[str, int], Matched] | None = None,
+    ) -> None:
         self.inserted = inserted
         self._columns_from = columns_from  # field ids from here on were given in this very transaction
-        self._matches: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._matches: dict[tuple[str, int], Matched] = dict(matched or {})
 
     def check(self, draft: Draft) -> None:
         """Raise ConflictError where the rows were written for columns that are others by now."""
@@ -75,14 +97,12 @@ class _Keyed(Work):
         """(fragment, its rows that have one of my keys and are there, number of my fragment, its rows)."""
         mine = {one.name for one in self.inserted.fragments}
         for number in range(len(self.inserted.key_rows)):
-            keys = self.keys(number, draft.schema)
-            for live in candidates(draft.state, keys):
-                name = live.fragment.name
-                if name in mine:
-                    continue
-                if (name, number) not in self._matches:
-                    self._matches[name, number] = match_keys(draft.tools, live, keys, draft.schema)
-                rows, which = self._matches[name, number]
+            near = near_fragments(draft.state, self.inserted.fragments[number])
+            others = [live for live in near if live.fragment.name not in mine]
+            if any((live.fragment.name, number) not in self._matches for live in others):
+                others = self._look(draft, number, others)
+            for live in others:
+                rows, which = self._matches[live.fragment.name, number]
                 deleted = draft.deleted(live)
                 if deleted is not None and len(rows):
                     there = ~deleted.mask()[rows]
@@ -90,13 +110,15 @@ class _Keyed(Work):
                 if len(rows):
                     yield live, rows, number, which
 
-    def insert(self, draft: Draft) -> None:
-        """Add the fragments, without the rows that a later one replaces."""
-        draft.add(self.inserted.fragments)
-        for name, gone in self.inserted.replaced.items():
-            live = draft.state.fragments.get(name)
-            if live is not None:
-                draft.delete(live, gone.numbers())
+    def _look(self, draft: Draft, number: int, near: Sequence[Live]) -> list[Live]:
+        """Look for the keys of one of my fragments where nobody did; those of some fragments that may hold some."""
+        names = {live.fragment.name for live in near}
+        keys = self.keys(number, draft.schema)
+        found = [live for live in candidates(draft.state, keys) if live.fragment.name in names]
+        for live in found:
+            if (live.fragment.name, number) not in self._matches:
+                self._matches[live.fragment.name, number] = match_keys(draft.tools, live, keys, draft.schema)
+        return found
 
 
 class Append(_Keyed):
@@ -116,7 +138,7 @@ class Append(_Keyed):
                 hint="use upsert() to replace rows",
                 keys=shown,
             )
-        self.insert(draft)
+        insert(draft, self.inserted)
         draft.count(inserted=self.inserted.rows)
 
 
@@ -130,7 +152,7 @@ class Upsert(_Keyed):
         self.check(draft)
         draft.depends(rows=True)
         updated = sum(draft.delete(live, rows) for live, rows, _, _ in list(self.matches(draft)))
-        self.insert(draft)
+        insert(draft, self.inserted)
         draft.count(inserted=self.inserted.rows - updated, updated=updated)
 
 
@@ -145,22 +167,18 @@ class Overwrite(_Keyed):
         draft.depends(whole=True)
         draft.count(deleted=draft.state.fragments.rows, inserted=self.inserted.rows)
         draft.remove(live.fragment.name for live in draft.state.fragments)
-        self.insert(draft)
+        insert(draft, self.inserted)
 
 
-class _Insert(_Keyed):
-    operation = "append"
+class Filtered(Work):
+    """An operation on the rows that a filter chooses.
 
-    def run(self, draft: Draft) -> None:
-        self.insert(draft)
+    ``found`` is what was found out already: rows that match, deleted ones too, by the name of their fragment.
+    """
 
-
-class _Filtered(Work):
-    """An operation on the rows that a filter chooses."""
-
-    def __init__(self, where: str | None, schema: Schema) -> None:
+    def __init__(self, where: str | None, schema: Schema, *, found: Mapping[str, RowSet] | None = None) -> None:
         self.where = where
-        self._rows: dict[str, np.ndarray] = {}
+        self._rows: dict[str, RowSet] = dict(found or {})
         self._schema = schema
         self._predicate = self._parse(schema)
 
@@ -188,14 +206,15 @@ class _Filtered(Work):
                 rows = np.arange(live.fragment.rows)
             else:
                 if name not in self._rows:
-                    self._rows[name] = matching(draft.tools, live, self._predicate, draft.schema)
-                rows = self._rows[name]
+                    match = matching(draft.tools, live, self._predicate, draft.schema)
+                    self._rows[name] = row_set(match, rows=live.fragment.rows)
+                rows = self._rows[name].numbers()
             rows = draft.left(live, rows)
             if len(rows):
                 yield live, rows
 
 
-class Delete(_Filtered):
+class Delete(Filtered):
     """Rows go."""
 
     operation = "delete"
@@ -203,54 +222,6 @@ class Delete(_Filtered):
     def run(self, draft: Draft) -> None:
         """Masks the rows that match."""
         draft.count(deleted=sum(draft.delete(live, rows) for live, rows in list(self.chosen(draft))))
-
-
-class Update(_Filtered):
-    """Columns of rows get new values."""
-
-    operation = "update"
-
-    def __init__(self, values: Mapping[str, str], where: str | None, schema: Schema, *, base: int) -> None:
-        super().__init__(where, schema)
-        self._values = dict(values)
-        self._base = base
-        self._done: tuple[object, Inserted] | None = None
-        parse_assignments(self._checked(schema), arrow_schema(schema))
-
-    def _checked(self, schema: Schema) -> dict[str, str]:
-        keys = {one.name for one in key_fields(schema)} & self._values.keys()
-        if keys:
-            raise InvalidInputError(
-                f"column {min(keys)!a} is part of the key and can't be updated",
-                hint="delete the rows and append them with their new keys",
-            )
-        return self._values
-
-    def run(self, draft: Draft) -> None:
-        """Writes the rows that match anew, and masks the old ones."""
-        found = [(live, rows) for live, rows in self.chosen(draft)]
-        which = (draft.schema, tuple((live.fragment.name, rows.tobytes()) for live, rows in found))
-        if self._done is None or self._done[0] != which:
-            self._done = (which, self._write(draft.tools, draft.schema, found))
-        for live, rows in found:
-            draft.delete(live, rows)
-        _Insert(self._done[1]).insert(draft)
-        draft.count(updated=self._done[1].rows)
-
-    def _write(self, tools: Tools, schema: Schema, found: list[tuple[Live, np.ndarray]]) -> Inserted:
-        assignments = parse_assignments(self._checked(schema), arrow_schema(schema))
-
-        def rows() -> Iterator[pa.Table]:
-            for live, numbers in found:
-                file = tools.files.open(live.fragment)
-                for start in range(0, len(numbers), UPDATED_TOGETHER):
-                    table = file.take(numbers[start : start + UPDATED_TOGETHER], schema.fields)
-                    yield assignments.apply(table)
-
-        return write_rows(tools, schema, rows(), base=self._base, twice="refuse") if found else Inserted(schema)
-
-
-UPDATED_TOGETHER = 131_072
 
 
 class Columns(Work):

@@ -65,6 +65,7 @@ class State:
     tags: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     once: Mapping[str, int] = field(default_factory=dict)  # version by id
+    batches: Mapping[str, int] = field(default_factory=dict)  # the last batch by stream
     versions: pa.Table = field(default_factory=VERSION_COLUMNS.empty_table)  # of rollups; one row each from 0 on
     recent: tuple[Step, ...] = ()  # the steps behind those
 
@@ -99,6 +100,7 @@ class State:
             tags=_updated(self.tags, change.tags),
             settings=_updated(self.settings, change.settings),
             once={**self.once, **dict.fromkeys(change.once, version)} if change.once else self.once,
+            batches={**self.batches, **change.batches} if change.batches else self.batches,
         )
 
     def recorded(self, step: Step) -> State:
@@ -132,6 +134,7 @@ class State:
             schema=summary.schema,
             tags=summary.tags,
             settings=summary.settings,
+            batches=summary.batches,
         )
         after = self.apply(change, version=header.position - 1)
         versions = [self.all_versions(), rollup.versions.select(VERSION_COLUMNS.names)]
@@ -204,6 +207,7 @@ def _difference(old: State, new: State) -> tuple[Summary, pa.Table]:
         tags=_changed(old.tags, new.tags),
         settings=_changed(old.settings, new.settings),
         once={name: version for name, version in new.once.items() if old.once.get(name) != version},
+        batches={name: last for name, last in new.batches.items() if old.batches.get(name) != last},
     )
     return summary, after.filter(pc.invert(stayed))
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Self
 from siltstone.errors import ClosedError, InvalidInputError
 from siltstone.table import arguments, evolve
 from siltstone.table.inserts import write_rows
-from siltstone.table.operations import Append, Columns, Delete, Overwrite, Settings, Update, Upsert
+from siltstone.table.operations import Append, Columns, Delete, Overwrite, Settings, Upsert
+from siltstone.table.update import Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
