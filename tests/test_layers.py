@@ -23,7 +23,9 @@ LAYERS = (
     ("index",),
     ("retain",),
     ("api",),
-    ("spark", "cli", "console", "testing", "lance"),
+    ("spark",),
+    ("pipeline",),
+    ("cli", "console", "testing", "lance"),
     ("__main__",),
 )
 RANK = {part: rank for rank, row in enumerate(LAYERS) for part in row}

@@ -20,6 +20,7 @@ PUBLIC_NAMES = [
     "open_log",
     "open_store",
     "repair",
+    "spark",
     "verify",
 ]
 

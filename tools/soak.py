@@ -21,6 +21,9 @@ SEEDS_A_ROUND = 5_000
 REAL = (
     "tests/faults/test_kill.py",
     "tests/log/test_many_processes.py",
+    "tests/pipeline/test_kill.py",
+    "tests/spark/test_failures.py",
+    "tests/spark/test_streams.py",
     "tests/table/test_kill.py",
     "tests/table/test_many_operations.py",
     "tests/table/test_many_processes.py",

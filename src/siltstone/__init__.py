@@ -14,6 +14,7 @@ from siltstone.store.connect import open_store
 from siltstone.verify import repair, verify
 
 if _typing.TYPE_CHECKING:
+    from siltstone import spark
     from siltstone.api import Table
     from siltstone.api import create_table as create
     from siltstone.api import open_table as open  # noqa: A004 - siltstone.open reads well, and nobody imports it bare
@@ -32,6 +33,7 @@ __all__ = [
     "open_log",
     "open_store",
     "repair",
+    "spark",
     "verify",
 ]
 
@@ -40,6 +42,8 @@ _TABLES = {"Table": "Table", "create": "create_table", "open": "open_table"}
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name == "spark":
+        return _importlib.import_module("siltstone.spark")
     if name not in _TABLES:
         raise AttributeError(f"module 'siltstone' has no attribute {name!r}")
     found = getattr(_importlib.import_module("siltstone.api"), _TABLES[name])

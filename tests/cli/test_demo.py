@@ -1,60 +1,98 @@
-"""The demo: it runs, it counts, and a wrong count is seen."""
+"""The demo: it runs, it counts, it can be run again, and a wrong count is seen."""
 
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pytest
 
-from siltstone.cli import demo
+import siltstone
+from siltstone.cli import demo, demo_rows
+from siltstone.cli.demo_pipeline import CHECKS
+from siltstone.cli.demo_stores import STORE_STEPS
 from siltstone.cli.demo_writers import Acknowledged, Target, Writer, missing, write_together
 from siltstone.errors import UnavailableError
 from siltstone.log import open_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from siltstone.pipeline import load_pipeline
 
 
-def test_demo__run_as_a_process__everything_holds_and_nothing_stays(process, tmp_path):
-    result = process("demo", TMPDIR=str(tmp_path))
-    assert result.code == 0, result.out + result.err
-    assert result.out.endswith("Everything held.\n")
-    assert "NO" not in result.err
-    assert result.err.count("  ok  ") > len(demo.STEPS)
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_demo__run_twice_in_one_directory__everything_holds_and_nothing_is_applied_twice(process, tmp_path):
+    scratch, kept = tmp_path / "scratch", tmp_path / "kept"
+    scratch.mkdir()
+    first = process("demo", "--keep", kept, TMPDIR=str(scratch))
+    assert first.code == 0, first.out + first.err
+    assert "Everything held, in " in first.out
+    assert "NO" not in first.err
+    assert "Traceback" not in first.err
+    assert "a stream was stopped with 10,000 of 40,000 rows in" in first.err
+    assert first.err.count("  ok  ") >= 9 + 3 * len(STORE_STEPS)
+    assert list(scratch.iterdir()) == []
+    with siltstone.open(kept / "reviews") as table:
+        version = table.version
+        assert table.count() == len(demo_rows.finished())
+        assert set(table.tags) == {"as-written", "finished"}
+
+    again = process("demo", "--keep", kept, "--json")
+    assert again.code == 0, again.out + again.err
+    assert set(again.json) == {"ok", "seconds", "steps"}
+    assert all(step["ok"] for step in again.json["steps"])
+    assert {"ok", "name", "checks", "seconds", "says", "rows", "versions"} == set(again.json["steps"][0])
+    with siltstone.open(kept / "reviews") as table:
+        assert table.version == version
+    pipeline = process("pipeline", "run", kept / "pipeline.yaml", "--json")
+    assert (pipeline.code, pipeline.json["did"]) == (0, 0)
+    assert set(CHECKS) <= {step.id for step in load_pipeline(kept / "pipeline.yaml").steps}
 
 
-def test_demo__json_and_keep__document_on_stdout_and_logs_on_disk(cli, tmp_path, monkeypatch):
-    short = ("check a directory", "an old writer is fenced")
-    monkeypatch.setattr(demo, "STEPS", tuple(step for step in demo.STEPS if step[0] in short))
-    kept = tmp_path / "kept"
-    result = cli("demo", "--keep", kept, "--json")
-    assert result.code == 0
-    assert set(result.json) == {"ok", "seconds", "steps"}
-    assert [(step["name"], step["ok"]) for step in result.json["steps"]] == [(name, True) for name in short]
-    assert all(set(step) == {"ok", "name", "checks", "seconds"} for step in result.json["steps"])
-    assert [entry.body for entry in open_log(kept / "fenced").entries() if entry.kind == "data"] == [
-        b"before",
-        b"after",
-    ]
-    again = cli("demo", "--keep", kept, "--json")
-    assert (again.code, again.json["error"]["kind"]) == (1, "invalid-input")
+def test_demo__without_its_pipeline__the_stores_hold(cli, monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "PARTS", (demo._stores,))
+    result = cli("demo", "--json")
+    assert result.code == 0, result.err
+    assert [(step["name"], step["ok"]) for step in result.json["steps"]] == [(name, True) for name, _ in STORE_STEPS]
+
+
+def test_demo__keep_names_a_directory_that_is_no_demo__is_refused(cli, tmp_path):
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "file"):
+        assert cli("demo", "--keep", place, "--json").error == (1, "invalid-input")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("wrong", ["count", "error"])
 def test_demo__a_step_does_not_hold__code_1_and_says_which(wrong, cli, monkeypatch):
-    def step(_: Path):
+    def step(_):
         yield demo.Check("one and one is two", ok=True)
         if wrong == "error":
             raise UnavailableError("the dog ate it")
         yield demo.Check("one and one is three", ok=False)
 
-    monkeypatch.setattr(demo, "STEPS", (("sums", step),))
+    monkeypatch.setattr(demo, "STORE_STEPS", (("sums", step),))
+    monkeypatch.setattr(demo, "PARTS", (demo._stores,))
     result = cli("demo")
     assert result.code == 1
     assert "Did not hold: sums: " in result.out
     assert "NO" in result.err
+
+
+def test_reviews__made_twice_or_in_parts__are_the_same():
+    whole = demo_rows.written()
+    assert whole.equals(demo_rows.written())
+    assert demo_rows.reviews(7_000, 10).equals(whole.slice(7_000, 10).combine_chunks())
+    assert whole.num_rows == pc.count_distinct(whole["id"]).as_py() == demo_rows.ROWS
+    assert set(whole["stars"].to_pylist()) == {1, 2, 3, 4, 5}
+    assert len(demo_rows.deleted()) < len(demo_rows.corrected()) == demo_rows.ROWS + demo_rows.ADDED
+    assert demo_rows.unnamed() > 0
+
+
+def test_write_arrivals__a_second_time__leaves_the_files_as_they_are(tmp_path):
+    demo_rows.write_arrivals(tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    demo_rows.write_arrivals(tmp_path)
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    assert len(before) == demo_rows.FILES
 
 
 def test_missing__log_without_an_acknowledged_entry__names_it(tmp_path):

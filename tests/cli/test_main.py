@@ -21,12 +21,13 @@ from terminals import read_terminal
 
 VERBS = (
     "check-store", "create", "append", "upsert", "overwrite", "delete", "update", "scan", "sql", "get", "changes",
-    "log", "tag", "restore", "compact", "column", "show", "verify", "repair", "entries", "demo", "version",
+    "log", "tag", "restore", "compact", "column", "show", "verify", "repair", "entries", "pipeline", "demo", "version",
 )  # fmt: skip
 GROUPS = {
     "tag": ("create", "list", "delete"),
     "column": ("list", "add", "drop", "rename", "widen"),
     "entries": ("list", "add", "truncate"),
+    "pipeline": ("run", "check"),
 }
 LEAVES = [
     *(f"{group} {verb}" for group, inside in GROUPS.items() for verb in inside),

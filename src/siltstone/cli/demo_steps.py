@@ -20,6 +20,9 @@ class Step:
     name: str
     checks: tuple[Check, ...]
     seconds: float
+    says: str = ""  # what it did
+    rows: int = 0
+    versions: int = 0
 
     @property
     def ok(self) -> bool:

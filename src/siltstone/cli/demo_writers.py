@@ -23,19 +23,18 @@ if TYPE_CHECKING:
     from siltstone.log import Log
 
 SECONDS_MAX = 60.0
-LOG_WORKER = "siltstone.cli.demo_worker"
-TABLE_WORKER = "siltstone.cli.demo_table_worker"
+WORKER = "siltstone.cli.demo_worker"
 
 
 class Acknowledged(NamedTuple):
-    """An entry, or a version without a digest, that a writer was told is there for good."""
+    """An entry that a writer was told is there for good."""
 
     position: int
     digest: str
 
 
 class Target(NamedTuple):
-    """The log or table that writers write to."""
+    """The log that writers write to."""
 
     uri: str
     commits: str = ""
@@ -45,12 +44,12 @@ class Target(NamedTuple):
 class Writer:
     """One child process; use it as a context manager."""
 
-    def __init__(self, target: Target, *, name: str, entries: int, module: str = LOG_WORKER) -> None:
+    def __init__(self, target: Target, *, name: str, entries: int) -> None:
         source = str(Path(__file__).parents[2])
         paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
         # A fresh interpreter, not a fork: connections to object stores do not survive one.
-        self._process = subprocess.Popen(  # noqa: S603 - one of the modules named above
-            [sys.executable, "-P", "-m", module],
+        self._process = subprocess.Popen(  # noqa: S603 - the module named above
+            [sys.executable, "-P", "-m", WORKER],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -131,12 +130,11 @@ class Writer:
         return fact
 
 
-def write_together(target: Target, *, writers: int, entries: int, module: str = LOG_WORKER) -> list[Acknowledged]:
+def write_together(target: Target, *, writers: int, entries: int) -> list[Acknowledged]:
     """Let several processes append at once; everything they were acknowledged."""
     with ExitStack() as stack:
         started = [
-            stack.enter_context(Writer(target, name=f"writer-{number}", entries=entries, module=module))
-            for number in range(writers)
+            stack.enter_context(Writer(target, name=f"writer-{number}", entries=entries)) for number in range(writers)
         ]
         for writer in started:
             writer.wait_ready()

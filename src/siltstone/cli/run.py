@@ -9,7 +9,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from siltstone._version import __version__
-from siltstone.cli import about, columns, demo, entries, health, showing, stores, tables, versions, writing
+from siltstone.cli import (
+    about,
+    columns,
+    demo,
+    entries,
+    health,
+    pipeline,
+    showing,
+    stores,
+    tables,
+    versions,
+    writing,
+)
 from siltstone.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED, exit_code, show, unexpected
 from siltstone.cli.options import Parser, secrets
 from siltstone.cli.output import Output
@@ -45,7 +57,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"siltstone {__version__}")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser, title="verbs")
-    for part in (stores, writing, tables, versions, columns, showing, health, entries, demo, about):
+    for part in (stores, writing, tables, versions, columns, showing, health, entries, pipeline, demo, about):
         part.add_verbs(verbs)
     return top
 

@@ -1,0 +1,339 @@
+"""The kinds of steps. One more is one function and one row of ``KINDS``.
+
+What must hold:
+- A step that changes a table gives ``task.once`` to the one commit that does so: the table's own log says then
+  whether it was applied, and no other record can disagree.
+- A step that can't be run twice without harm names the table that is marked (``marks``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from siltstone import spark as on_spark
+from siltstone.api import create_table
+from siltstone.api.staging import Staging
+from siltstone.errors import InvalidInputError
+from siltstone.pipeline.columns import parse_columns
+from siltstone.pipeline.kinds import CheckFailedError, Done, Key, Kind, made
+from siltstone.pipeline.sources import FILE_FORMATS, FROM, SHAPING, frame, located, stream
+from siltstone.table import arguments
+from siltstone.table.operations import Tags
+from siltstone.table.schema import make_schema
+from siltstone.table.types import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from siltstone.api import Table
+    from siltstone.pipeline.kinds import Task
+    from siltstone.table.versions import Version
+
+POLL_S = 1
+ROWS_SHOWN_MAX = 20
+ROWS_READ_MAX = 10_000  # of an answer that is compared with what is expected
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+def _create(task: Task) -> Done:
+    with create_table(
+        task.settings["table"],
+        schema=parse_columns(task.settings["schema"]),
+        key=task.get("key"),
+        commits=task.get("commits"),
+        storage_options=task.get("storage"),
+        exist_ok=True,
+    ) as table:
+        fresh = table.version == 0
+        return Done(
+            f"{len(table.schema)} columns" if fresh else f"it is there, at version {table.version}", 0, 1, table.version
+        )
+
+
+def _tag(task: Task) -> Done:
+    name = arguments.check_label(task.settings["name"], "tag")
+    with task.table() as table:
+        staging = Staging(table, once=arguments.check_once(task.once), message=task.message)
+        newest = staging.state.version
+        version = task.get("version")
+        version = newest if version is None else arguments.check_version(version, newest=newest)
+        done = staging.commit([Tags({name: version})])
+        return Done(f"version {table.tags[name]} is now {name}", 0, 1, done.version)
+
+
+def _compact(task: Task) -> Done:
+    with task.table() as table:
+        version = on_spark.compact(task.spark, table)
+        if version.operation == "none":
+            return Done("nothing to do", version=version.version)
+        says = f"{version.fragments_added} fragments in the place of {version.fragments_removed}"
+        return Done(says, 0, 1, version.version)
+
+
+# -- rows --------------------------------------------------------------------------------------------
+
+
+def _append(task: Task) -> Done:
+    return _written(task, on_spark.append)
+
+
+def _overwrite(task: Task) -> Done:
+    return _written(task, on_spark.overwrite)
+
+
+def _upsert(task: Task) -> Done:
+    return _written(task, on_spark.upsert)
+
+
+def _written(task: Task, write: Callable[..., Version]) -> Done:
+    with task.table("into") as table:
+        version = write(frame(task, table), table, once=task.once, message=task.message)
+        return _took(version)
+
+
+def _took(version: Version) -> Done:
+    done = made(version, "wrote", version.inserted + version.updated)
+    replaced = f", {version.updated:,} of them in the place of others" if version.updated else ""
+    return Done(done.says + replaced, done.rows, done.versions, done.version)
+
+
+def _delete(task: Task) -> Done:
+    with task.table() as table:
+        version = on_spark.delete(task.spark, table, task.settings["where"], once=task.once, message=task.message)
+        return made(version, "deleted", version.deleted)
+
+
+def _update(task: Task) -> Done:
+    values, where = task.settings["set"], task.get("where")
+    with task.table() as table:
+        version = on_spark.update(task.spark, table, values, where, once=task.once, message=task.message)
+        return made(version, "updated", version.updated)
+
+
+# -- streams -----------------------------------------------------------------------------------------
+
+
+def _stream(task: Task) -> Done:
+    with task.table("into") as table:
+        before = table.version
+        query = start_stream(task, table)
+        try:
+            while not query.awaitTermination(POLL_S):
+                task.say(f"version {table.version}, {table.version - before} new")
+        finally:
+            query.stop()
+        batches = [one for one in table.history(limit=table.version - before) if not one.once]
+        # The files that were there are taken in, and this says so: those that arrive later are for the next run.
+        mark = Staging(table, once=arguments.check_once(task.once), message=task.message).commit([])
+        rows = sum(one.inserted + one.updated for one in batches)
+        return Done(f"took {rows:,} rows in {len(batches)} batches", rows, len(batches), mark.version)
+
+
+def start_stream(task: Task, table: Table, *, every: str = "") -> StreamingQuery:
+    """Begin to take in the files that are there; a stream that was stopped goes on where its checkpoint says.
+
+    With ``every`` a batch is begun so often, and the stream does not end by itself.
+    """
+    trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
+    settings = task.settings
+    # Spark shows options in its plans and logs, except where their names say that they are secret.
+    reach = {f"storage.{name}": value for name, value in (task.get("storage") or {}).items()}
+    if task.get("commits") is not None:
+        reach["commits_secret"] = task.get("commits")
+    writer = stream(task, table).writeStream.format("siltstone").options(**reach)
+    return (
+        writer.option("operation", settings.get("operation") or "append")
+        .option("message", task.message)
+        .option("checkpointLocation", located(settings["checkpoint"]))
+        .trigger(**trigger)
+        .start(settings["into"])
+    )
+
+
+# -- questions ---------------------------------------------------------------------------------------
+
+
+def _check(task: Task) -> Done:
+    with task.open(task.settings["table"], version=task.get("version"), tag=task.get("tag")) as table:
+        rows = on_spark.read(task.spark, table, where=task.get("where")).count()
+        version = table.version
+    for key, holds in {"rows": rows.__eq__, "at_least": rows.__ge__, "at_most": rows.__le__}.items():
+        wanted = task.get(key)
+        if wanted is not None and not holds(wanted):
+            where = "" if task.get("where") is None else f" where {shown(task.settings['where'])[1:-1]}"
+            raise CheckFailedError(
+                f"there are {rows:,} rows{where}, and {key} says {wanted:,} (version {version})",
+                hint="look what changed with `siltstone log` and `siltstone changes`",
+                rows=rows,
+            )
+    return Done(f"{rows:,} rows", rows, version=version)
+
+
+def _sql(task: Task) -> Done:
+    names = task.settings["tables"]
+    opened = {name: task.open(**one) for name, one in names.items()}
+    try:
+        for name, table in opened.items():
+            on_spark.read(task.spark, table).createOrReplaceTempView(name)
+        answer = task.spark.sql(task.settings["query"])
+        if task.get("into") is not None:
+            return _keep(task, answer)
+        found = answer.limit(ROWS_READ_MAX + 1).toArrow()
+        return _compare(task, found)
+    finally:
+        for name, table in opened.items():
+            task.spark.catalog.dropTempView(name)
+            table.close()
+
+
+def _keep(task: Task, answer: Any) -> Done:
+    write = {"append": on_spark.append, "overwrite": on_spark.overwrite, "upsert": on_spark.upsert}
+    with task.table("into") as table:
+        return _took(write[task.get("operation") or "append"](answer, table, once=task.once, message=task.message))
+
+
+def _compare(task: Task, found: pa.Table) -> Done:
+    expected = task.get("expect")
+    # By column: two columns of an answer may have one name.
+    rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    said = f"{found.num_rows:,} rows"
+    if rows and len(rows) <= 3 and len(rows[0]) <= 4:
+        said = "; ".join(", ".join(map(_text, row)) for row in rows)
+    if expected is None:
+        return Done(said, len(rows))
+    wanted = [tuple(row) for row in expected]
+    if found.num_rows > ROWS_READ_MAX:
+        raise InvalidInputError(
+            f"the answer has more than {ROWS_READ_MAX:,} rows, too many to compare", hint="aggregate, or write it into"
+        )
+    if [tuple(map(_text, row)) for row in rows] != [tuple(map(_text, row)) for row in wanted]:
+        raise CheckFailedError(
+            f"the answer is {_shown(rows)}, and expect says {_shown(wanted)}",
+            hint="rows are compared in their order: the query needs an order by",
+        )
+    return Done(f"{said}, as expected", len(rows))
+
+
+def _text(value: object) -> str:
+    """A value as YAML would write it, so that 4 and 4.0 are the same, and a date is its text."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _shown(rows: Sequence[tuple[object, ...]]) -> str:
+    cut = "..." if len(rows) > ROWS_SHOWN_MAX else ""
+    return shown(str([list(row) for row in rows[:ROWS_SHOWN_MAX]]) + cut)[1:-1]
+
+
+# -- what keys must say together ---------------------------------------------------------------------
+
+
+def _check_create(settings: Mapping[str, Any]) -> None:
+    make_schema(parse_columns(settings["schema"]), settings.get("key"))
+
+
+def _check_tag(settings: Mapping[str, Any]) -> None:
+    arguments.check_label(settings["name"], "tag")
+
+
+def _check_sql(settings: Mapping[str, Any]) -> None:
+    if "into" in settings and "expect" in settings:
+        raise InvalidInputError("into and expect are both given", hint="write the answer, or compare it")
+    if "operation" in settings and "into" not in settings:
+        raise InvalidInputError("operation is given without into", hint="name the table that takes the answer")
+
+
+def _check_check(settings: Mapping[str, Any]) -> None:
+    if "version" in settings and "tag" in settings:
+        raise InvalidInputError("version and tag are both given", hint="give one of them")
+
+
+# -- all of them -------------------------------------------------------------------------------------
+
+_TABLE = {"table": Key("the table", "table", needed=True)}
+_INTO = {"into": Key("the table that is written", "table", needed=True)}
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "create", "make a table, unless it is there", _create,
+            {
+                **_TABLE,
+                "schema": Key("columns and their types", "types", needed=True),
+                "key": Key("the column, or columns, that tell rows apart", "texts"),
+            },
+            check=_check_create,
+        ),
+        Kind(
+            "stream", "take in the files that are there, in batches, each exactly once", _stream,
+            {
+                "from": Key("the directory in which files arrive", needed=True),
+                "format": Key("what is in them", needed=True, choices=FILE_FORMATS),
+                **_INTO,
+                "operation": Key("what is done with the rows; append without it", choices=("append", "upsert")),
+                "checkpoint": Key("a directory in which Spark keeps how far it is", needed=True),
+                "files_per_batch": Key("how many files a batch has at most", "whole"),
+                **SHAPING,
+            },
+            marks="into",
+        ),
+        Kind("append", "add rows", _append, {**FROM, **_INTO}, marks="into"),
+        Kind("upsert", "add rows in the place of those with the same keys", _upsert, {**FROM, **_INTO}, marks="into"),
+        Kind("overwrite", "add rows in the place of all", _overwrite, {**FROM, **_INTO}, marks="into"),
+        Kind(
+            "delete", "delete the rows that match", _delete,
+            {**_TABLE, "where": Key('a SQL condition; "true" for every row', needed=True)}, marks="table",
+        ),
+        Kind(
+            "update", "give columns new values", _update,
+            {
+                **_TABLE,
+                "set": Key("columns and SQL expressions", "map", needed=True),
+                "where": Key("a SQL condition; without it every row"),
+            },
+            marks="table",
+        ),
+        Kind(
+            "tag", "name a version", _tag,
+            {**_TABLE, "name": Key("its name", needed=True), "version": Key("which; without it the newest", "whole")},
+            marks="table", check=_check_tag,
+        ),
+        Kind("compact", "rewrite small fragments into full ones, clustered by key", _compact, _TABLE),
+        Kind(
+            "sql", "ask a question, and keep or compare the answer", _sql,
+            {
+                "tables": Key("tables by their names in the query; {table, version} or {table, tag} for an "
+                              "earlier version", "tables", needed=True),
+                "query": Key("a SELECT as Spark understands it", needed=True),
+                "into": Key("the table that takes the answer", "table"),
+                "operation": Key("how it takes it; append without it", choices=("append", "overwrite", "upsert")),
+                "expect": Key("what the answer must be", "rows"),
+            },
+            marks="into", check=_check_sql,
+        ),
+        Kind(
+            "check", "count rows, and stop where the count is off", _check,
+            {
+                **_TABLE,
+                "where": Key("a SQL condition; without it every row"),
+                "rows": Key("how many there must be", "whole"),
+                "at_least": Key("how many there must be at least", "whole"),
+                "at_most": Key("how many there may be at most", "whole"),
+                "version": Key("the version that is counted; without it the newest", "whole"),
+                "tag": Key("the same by its tag"),
+            },
+            one_of=("rows", "at_least", "at_most"), check=_check_check,
+        ),
+    )
+}  # fmt: skip

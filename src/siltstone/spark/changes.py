@@ -1,0 +1,216 @@
+"""Streaming from a table: the rows that each version brought, or with ``changes`` all that each version did to rows.
+
+What must hold:
+- An offset is a version. A query that is restarted goes on behind the last version it processed, and a batch that
+  is read again has the same rows.
+- Without ``changes`` a version that deletes or replaces rows ends the query with an error: rows that a reader
+  took for new would be doubled, or those that are gone would stay.
+- A table that is there when a query starts comes first, as one batch of inserts, unless ``since`` names a version.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from siltstone.api.staging import Staging
+from siltstone.errors import InvalidInputError, SchemaMismatchError
+from siltstone.spark.options import read_options
+from siltstone.spark.types import spark_schema, to_spark
+from siltstone.table.output import in_batches
+from siltstone.table.reading import Reading
+from siltstone.table.stream import in_order, pace_for
+from siltstone.table.tasks import tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from siltstone.api import Table
+    from siltstone.format.rollup import Live
+    from siltstone.table.staged import Site
+    from siltstone.table.versions import Version
+
+STREAMING = {"changes", "since", "rows_per_batch", "versions_per_batch"}
+CHANGE, VERSION = "_change", "_version"
+_EXTRA = [pa.field(CHANGE, pa.string()), pa.field(VERSION, pa.int64())]
+_NOTHING = -1  # before the first version
+_PARTS_MAX = 64
+
+
+@dataclass
+class RowsPart(InputPartition):
+    """Rows of fragments that are all new."""
+
+    site: Site
+    lives: tuple[Live, ...]
+    version: int
+
+
+@dataclass
+class ChangesPart(InputPartition):
+    """What the versions behind ``since`` up to ``until`` did to rows."""
+
+    since: int
+    until: int
+
+
+def stream_schema(table: Table, *, changes: bool) -> StructType:
+    """The columns of the rows of a stream."""
+    return spark_schema(pa.schema([*table.schema, *_EXTRA]) if changes else table.schema)
+
+
+class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What a streaming query reads from a table."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        given = read_options(options, known=STREAMING)
+        self._place = given.place
+        self._changes = given.flag("changes")
+        self._since = given.whole("since")
+        self._rows, self._versions = given.whole("rows_per_batch"), given.whole("versions_per_batch")
+        if self._rows is not None and self._versions is not None:
+            raise InvalidInputError("options rows_per_batch and versions_per_batch are both given", hint="give one")
+        if 0 in (self._rows, self._versions):
+            raise InvalidInputError("a batch of nothing would never end", hint="give at least 1")
+        self._schema = schema
+        self._target: int | None = None
+        self._table: Table | None = None
+
+    # -- at the driver -----------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Before everything, or the version that ``since`` names."""
+        if self._since is None:
+            return {"version": _NOTHING}
+        return {"version": self._open().at(version=self._since).version}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """How much a batch may have, if the options say so."""
+        if self._rows is not None:
+            return ReadMaxRows(self._rows)
+        return ReadAllAvailable() if self._versions is None else ReadMaxFiles(self._versions)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note where a query that takes what is there now ends."""
+        self._target = self._open().version
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The version up to which the next batch goes."""
+        newest = self._open().version if self._target is None else self._target
+        since = start["version"]
+        if newest <= since:
+            return start
+        if isinstance(limit, ReadAllAvailable) or since == _NOTHING:
+            return {"version": newest}
+        if isinstance(limit, ReadMaxFiles):
+            return {"version": min(newest, since + limit.max_files)}
+        return {"version": self._filled(since, newest, limit)}
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The newest version."""
+        return {"version": self._open().version}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """What tasks read for a batch."""
+        since, until = start["version"], end["version"]
+        if since >= until:
+            return []
+        if since == _NOTHING:
+            return self._whole(until)
+        self._check(since, until)
+        width = max(1, -(-(until - since) // _PARTS_MAX))
+        return [ChangesPart(first, min(first + width, until)) for first in range(since, until, width)]
+
+    def stop(self) -> None:
+        """Let go of the table."""
+        if self._table is not None:
+            self._table.close()
+            self._table = None
+
+    def _open(self) -> Table:
+        if self._table is None:
+            self._table = self._place.open()
+        return self._table
+
+    def _between(self, since: int, until: int) -> list[Version]:
+        """The versions behind one up to another, oldest first."""
+        return self._open().at(version=until).history(until - since)[::-1]
+
+    def _filled(self, since: int, newest: int, limit: ReadLimit) -> int:
+        """The last version that fits; one at least."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 1
+        rows, last = 0, since + 1
+        for one in self._between(since, newest):
+            rows += one.inserted + one.deleted + (2 if self._changes else 1) * one.updated
+            if rows > most:
+                break
+            last = one.version
+        return max(last, since + 1)
+
+    def _check(self, since: int, until: int) -> None:
+        """Refuse versions that did more than bring rows, where only rows are read."""
+        if self._changes:
+            return
+        for one in self._between(since, until):
+            if one.deleted or one.updated or one.operation in {"overwrite", "restore"}:
+                raise InvalidInputError(
+                    f"version {one.version} ({one.operation}) replaced or deleted rows, which this stream can't show",
+                    hint='set option("changes", "true"), and look at the column _change',
+                )
+
+    def _whole(self, version: int) -> list[InputPartition]:
+        staging = Staging(self._open().at(version=version))
+        lives = staging.state.fragments.select(None)
+        width = max(1, -(-len(lives) // _PARTS_MAX))
+        return [
+            RowsPart(staging.site, tuple(lives[start : start + width]), version)
+            for start in range(0, len(lives), width)
+        ]
+
+    # -- in a task ---------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a part."""
+        if isinstance(partition, RowsPart):
+            for rows in _rows(partition):
+                yield from self._as_asked(rows, partition.version)
+            return
+        if not isinstance(partition, ChangesPart):
+            raise InvalidInputError(f"this is no part of a stream: {type(partition).__name__}")
+        with self._place.open() as table:
+            for batch in table.changes(partition.since, partition.until).to_batches():
+                yield from self._as_asked(pa.Table.from_batches([batch]), partition.until)
+
+    def _as_asked(self, rows: pa.Table, version: int) -> list[pa.RecordBatch]:
+        if CHANGE not in rows.column_names and self._changes:
+            rows = rows.append_column(_EXTRA[0], pa.repeat("insert", rows.num_rows))
+            rows = rows.append_column(_EXTRA[1], pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
+        lacking = [name for name in self._schema.names if name not in rows.column_names]
+        if lacking:
+            raise SchemaMismatchError(
+                f"version {version} has no column {lacking[0]!a}, which this stream began with",
+                hint="columns were changed; start the query anew with another checkpointLocation and option since",
+            )
+        found: list[pa.RecordBatch] = to_spark(rows.select(self._schema.names), self._schema).to_batches()
+        return found
+
+
+def _rows(part: RowsPart) -> Iterator[pa.Table]:
+    tools = part.site.tools()
+    reading = Reading(tools, part.site.schema, part.site.schema.fields)
+    with closing(in_order(tasks(reading, part.lives), pace_for(tools.store))) as tables:
+        for batch in in_batches(tables):
+            yield pa.Table.from_batches([batch])

@@ -1,0 +1,160 @@
+"""What the tasks of a read do: which rows each of them reads, and how.
+
+What must hold:
+- The parts of a version give each of its rows once, those that are gone or that the filter leaves out never.
+- A part can be read again, and at the same time as the others: Spark does both.
+- What travels to a task is names and numbers, the store, and the columns; never a state, a log or a commit store.
+"""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from siltstone.errors import InvalidInputError
+from siltstone.spark.types import to_spark
+from siltstone.table.layout import GROUP_ROWS
+from siltstone.table.output import BATCH_ROWS, in_batches
+from siltstone.table.predicate import parse_predicate
+from siltstone.table.reading import Reading
+from siltstone.table.scan import chosen_fields
+from siltstone.table.schema import arrow_schema
+from siltstone.table.staged import Site
+from siltstone.table.stream import Pace, in_order
+from siltstone.table.tasks import GroupTask, is_small, tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from siltstone.format.rollup import Live
+    from siltstone.format.table import Schema
+    from siltstone.table.predicate import Predicate
+    from siltstone.table.state import State
+    from siltstone.table.tasks import Task
+    from siltstone.table.tools import Tools
+
+PARTS = 64  # aimed at, as far as the sizes below allow it
+PART_BYTES_LEAST = 4 * 1024 * 1024  # a task costs about as much as reading these
+PART_BYTES_MOST = 32 * 1024 * 1024
+PART_FILES_MAX = 256
+TASK_BYTES = 64 * 1024 * 1024  # that a task reads ahead
+THREADS_NEAR = 2  # of a task; Spark runs as many tasks as there are cores
+THREADS_FAR = 6  # where threads wait for a network
+
+
+class Slice(NamedTuple):
+    """Some row groups of a fragment: share ``number`` of ``shares`` that are about equal."""
+
+    live: Live
+    number: int = 0
+    shares: int = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks of a read have in common. It pickles, and shows nothing of the store."""
+
+    site: Site
+    columns: tuple[str, ...]
+    where: str | None
+    schema: StructType
+
+    def read(self, part: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, in batches that Spark takes as they are.
+
+        Raises CorruptionError and MissingObjectError (the error names the file), UnavailableError, InvalidInputError
+        (the filter can't be evaluated for a row, or Spark can't hold a value).
+        """
+        tools, schema = self.site.tools(), self.site.schema
+        predicate = None if self.where is None else _parsed(self.where, schema)
+        reading = Reading(tools, schema, chosen_fields(schema, self.columns), predicate)
+        threads = THREADS_NEAR if tools.store.traits.cheap_probes else THREADS_FAR
+        with closing(in_order(_tasks(reading, part), Pace(threads, TASK_BYTES))) as tables:
+            # Tables are bounded in bytes, not in rows: joining few rows could join many bytes.
+            for batch in in_batches(tables, least=1, most=BATCH_ROWS):
+                yield to_spark(batch, self.schema)
+
+
+@lru_cache(maxsize=16)
+def _parsed(where: str, schema: Schema) -> Predicate:
+    return parse_predicate(where, arrow_schema(schema))
+
+
+def _tasks(reading: Reading, part: Sequence[Slice]) -> Iterator[Task]:
+    whole = [one.live for one in part if one.shares == 1]
+    yield from tasks(reading, whole)
+    for live, number, shares in (one for one in part if one.shares > 1):
+        for task in tasks(reading, [live]):
+            # A fragment that is shared is read by its row groups.
+            if isinstance(task, GroupTask) and _is_in(task, number, shares):
+                yield task
+
+
+def _is_in(task: GroupTask, number: int, shares: int) -> bool:
+    groups = len(task.piece.file.groups)
+    return groups * number // shares <= task.piece.group < groups * (number + 1) // shares
+
+
+def make_job(tools: Tools, state: State, *, columns: Sequence[str], where: str | None, schema: StructType) -> Job:
+    """What the tasks need that read some columns of a version.
+
+    Raises:
+        InvalidInputError: no other process can reach the table.
+    """
+    if tools.store.traits.kind == "memory":
+        raise InvalidInputError(
+            f"{tools.store.uri} is in the memory of this process, which no other can reach",
+            hint="use a table on a disk or in an object store",
+        )
+    return Job(Site(tools.store, state.schema, state.version), tuple(columns), where, schema)
+
+
+def make_parts(lives: Sequence[Live], *, tested: Sequence[int] = ()) -> list[bytes]:
+    """Fragments as parts of about equal bytes, pickled; ``tested`` are the ids of the columns that a filter reads."""
+    keep = {str(one) for one in tested}
+    size = sum(live.fragment.bytes for live in lives) // PARTS
+    size = max(PART_BYTES_LEAST, min(size, PART_BYTES_MOST))
+    parts: list[bytes] = []
+    waiting: list[Slice] = []
+    held = 0
+    for live in lives:
+        lean = _lean(live, keep)
+        shares = _shares(lean, size)
+        if shares > 1:
+            parts += [pickle.dumps((Slice(lean, number, shares),)) for number in range(shares)]
+            continue
+        if waiting and (held + lean.fragment.bytes > size or len(waiting) >= PART_FILES_MAX):
+            parts.append(pickle.dumps(tuple(waiting)))
+            waiting, held = [], 0
+        waiting.append(Slice(lean))
+        held += lean.fragment.bytes
+    if waiting:
+        parts.append(pickle.dumps(tuple(waiting)))
+    return parts
+
+
+def read_pickled(job: Job, part: bytes) -> Iterator[pa.RecordBatch]:
+    """The rows of a part that ``make_parts`` made."""
+    return job.read(pickle.loads(part))  # noqa: S301 - made by the driver of the same job
+
+
+def _lean(live: Live, keep: set[str]) -> Live:
+    """A fragment with the statistics alone that a filter asks for."""
+    bounds = {number: one for number, one in live.fragment.bounds.items() if number in keep}
+    return live._replace(fragment=msgspec.structs.replace(live.fragment, bounds=bounds))
+
+
+def _shares(live: Live, size: int) -> int:
+    """Into how many parts a fragment is cut: no more than it has row groups, by what is known of it."""
+    if is_small(live.fragment):
+        return 1
+    groups = max(1, live.fragment.rows // GROUP_ROWS)
+    return min(groups, -(-live.fragment.bytes // size))

@@ -1,0 +1,75 @@
+"""Deleting and updating rows by a filter: tasks look through the fragments, the driver commits one version."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from siltstone.api.staging import Staging
+from siltstone.spark.arguments import as_table
+from siltstone.spark.workers import run_tasks
+from siltstone.table import arguments
+from siltstone.table.operations import Delete
+from siltstone.table.predicate import parse_predicate
+from siltstone.table.reading import Reading
+from siltstone.table.schema import arrow_schema
+from siltstone.table.staged import Chosen, Site, as_copied, choose
+from siltstone.table.update import Update
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from siltstone.api import Table
+    from siltstone.format.rollup import Live
+    from siltstone.table.versions import Version
+
+
+def delete(
+    spark: SparkSession, table: Table | str, where: str | None, *, once: str | None = None, message: str = ""
+) -> Version:
+    """Delete the rows that match a SQL condition, as one version; None deletes all."""
+    where = arguments.check_where(where)
+    staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
+    work = Delete(where, staging.state.schema)
+    if staging.applied:
+        return staging.commit([])
+    if where is not None:
+        found = run_tasks(spark, _near(staging, where), partial(_choose, staging.site, where, None))
+        work = Delete(where, staging.state.schema, found={one.name: one.rows for one in found})
+    return staging.commit([work])
+
+
+def update(
+    spark: SparkSession,
+    table: Table | str,
+    values: Mapping[str, str],
+    where: str | None = None,
+    *,
+    once: str | None = None,
+    message: str = "",
+) -> Version:
+    """Give columns new values (SQL expressions) in the rows that match a condition, as one version."""
+    values, where = arguments.check_values(values), arguments.check_where(where)
+    staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
+    schema, base = staging.state.schema, staging.state.version
+    Update(values, where, schema, base=base)  # bad input is told before a job starts
+    if staging.applied:
+        return staging.commit([])
+    lives = {live.fragment.name: live for live in _near(staging, where)}
+    found = run_tasks(spark, list(lives.values()), partial(_choose, staging.site, where, dict(values)))
+    copied = [as_copied(staging.tools, schema, lives[one.name], one) for one in found if one.copied]
+    rows = {one.name: one.rows for one in found} if where is not None else {}
+    return staging.commit([Update(values, where, schema, base=base, found=rows, copied=copied)])
+
+
+def _near(staging: Staging, where: str | None) -> list[Live]:
+    """The fragments that may hold rows that match."""
+    schema = staging.state.schema
+    predicate = None if where is None else parse_predicate(where, arrow_schema(schema))
+    return Reading(staging.tools, schema, (), predicate).choose(staging.state.fragments)
+
+
+def _choose(site: Site, where: str | None, values: Mapping[str, str] | None, live: Live) -> Chosen:
+    return choose(site, live, where, values)

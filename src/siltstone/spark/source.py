@@ -1,0 +1,74 @@
+"""The format "siltstone" of Spark's readers and writers.
+
+What must hold:
+- A DataFrame sees one version in every query: the newest when it was loaded or, where a schema was given, at its
+  first query, since Spark asks nothing before.
+- Spark keeps an instance for as long as a DataFrame, and sends it from process to process: it holds options and the
+  number of a version, no handle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from siltstone.errors import InvalidInputError
+from siltstone.spark.changes import STREAMING, ChangesReader, stream_schema
+from siltstone.spark.options import READING, check_where, read_options
+from siltstone.spark.reader import TableReader
+from siltstone.spark.types import spark_schema
+from siltstone.spark.writer import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from siltstone.api import Table
+    from siltstone.spark.options import Options
+
+NAME = "siltstone"
+
+
+class SiltstoneSource(DataSource):
+    """Tables as a format of Spark: ``spark.read.format("siltstone").load(uri)``."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._version: int | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        if {name.lower() for name in self.options} & STREAMING:
+            options = read_options(self.options, known=STREAMING)
+            return stream_schema(options.open(), changes=options.flag("changes"))
+        return spark_schema(self._open(self._read_options()).schema)
+
+    def reader(self, schema: StructType) -> TableReader:
+        options = self._read_options()
+        return TableReader(self._open(options), schema, where=check_where(options.text("where")))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
+        return BatchWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001 - Spark's too
+        return StreamWriter(self.options, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> ChangesReader:  # noqa: N802 - Spark's too
+        return ChangesReader(self.options, schema)
+
+    def _read_options(self) -> Options:
+        options = read_options(self.options, known=READING)
+        pinned = options.whole("version") is not None or options.text("tag") is not None
+        if options.flag("fresh") and pinned:
+            raise InvalidInputError("option fresh is given with version or tag", hint="give one of them")
+        return options
+
+    def _open(self, options: Options) -> Table:
+        """The table at the version that this instance sees."""
+        table = options.open()
+        if self._version is None:
+            self._version = table.version
+        return table if table.version == self._version else table.at(version=self._version)

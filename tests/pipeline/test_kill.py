@@ -1,0 +1,99 @@
+"""A runner that is killed anywhere, and started again until it is done, has applied every step once.
+
+``SILTSTONE_TEST_SECONDS`` lets it go on for longer, with other moments.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+import siltstone
+from siltstone.errors import SiltstoneError
+from sources import ROOT
+
+SECONDS = float(os.environ.get("SILTSTONE_TEST_SECONDS", "0"))
+KILLS = 3
+RUNS_MAX = 20
+RUN_SECONDS_MAX = 400
+FILES, EACH = 4, 50
+# Without a key: a row that is written twice is there twice.
+STEPS = """\
+  - create: {table: "${t}", schema: {id: int64, stars: int64, body: string}}
+  - stream: {from: "${here}/in", format: json, into: "${t}", checkpoint: "${here}/cp", files_per_batch: 1}
+  - append: {from: "${here}/more", format: json, into: "${t}"}
+  - update: {table: "${t}", set: {stars: stars + 1}}
+  - tag: {table: "${t}", name: counted}
+  - update: {table: "${t}", set: {stars: stars * 10}, where: id < 100}
+  - delete: {table: "${t}", where: id = 199}
+  - compact: {table: "${t}"}
+  - append: {from: "${here}/more", format: json, into: "${t}"}
+  - check: {table: "${t}", rows: 219}
+"""
+LAST_VERSION = FILES + 9  # create, the batches, six steps with a mark each, the stream's own, a compaction
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(RUN_SECONDS_MAX * RUNS_MAX)
+def test_run__killed_again_and_again__applies_every_step_once(yard, tmp_path_factory):
+    ends = time.monotonic() + SECONDS
+    for seed in itertools.count():
+        place = yard if seed == 0 else type(yard)(tmp_path_factory.mktemp("yard"))
+        kill_and_count(place, random.Random(seed))
+        if time.monotonic() >= ends:
+            return
+
+
+def kill_and_count(yard, dice):
+    for number in range(FILES):
+        yard.rows("in", f"{number}.json", *range(number * EACH, (number + 1) * EACH))
+    yard.rows("more", "a.json", *range(1000, 1010))
+    path = yard.write(STEPS)
+    for version in sorted(dice.sample(range(LAST_VERSION), KILLS)):
+        run_until(path, yard, version=max(version, newest(yard) + 1), delay=dice.uniform(0, 1.5))
+    for _ in range(RUNS_MAX):
+        if run_until(path, yard) == 0:
+            break
+    else:
+        pytest.fail(f"not done after {RUNS_MAX} runs")
+    table = yard.open()
+    marks = [mark for version in table.history() for mark in version.once]
+    steps = sorted(mark.partition("#")[0].rpartition("/")[2] for mark in marks)
+    assert steps == ["2-stream", "3-append", "4-update", "5-tag", "6-update", "7-delete", "9-append"]
+    found = table.scan().to_arrow().to_pylist()
+    expected = [(one, 40 if one < 100 else 4) for one in range(199)]
+    expected += [(one, stars) for one in range(1000, 1010) for stars in (3, 4)]
+    assert sorted((row["id"], row["stars"]) for row in found) == sorted(expected)
+    counted = table.at(tag="counted")
+    assert (counted.count(), counted.count("stars = 4")) == (FILES * EACH + 10, FILES * EACH + 10)
+
+
+def run_until(path, yard, *, version=None, delay=0.0):
+    """Run the pipeline, to its end or until the table has a version; the exit code, -9 where it was killed."""
+    command = [sys.executable, "-m", "siltstone", "pipeline", "run", str(path), "--master", "local[2]"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    ends = time.monotonic() + RUN_SECONDS_MAX
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            assert time.monotonic() < ends, "the run does not end"
+            if version is not None and newest(yard) >= version:
+                try:
+                    return process.wait(delay)  # the moment is what is tried out
+                except subprocess.TimeoutExpired:
+                    process.kill()
+            time.sleep(0.05)
+        return process.returncode
+
+
+def newest(yard):
+    try:
+        with siltstone.open(yard.root / "table", probe=False) as table:
+            return table.version
+    except SiltstoneError:  # not there yet
+        return -1

@@ -1,0 +1,55 @@
+"""Spark of every kind: a session in this process, one through Spark Connect, and a cluster of two workers.
+
+Each starts when a test first asks for it, once per test run. A process speaks to Spark in one way at a time: a test
+asks for ``spark`` or for ``connect``, never for both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+import siltstone
+import spark_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A classic session on two threads of this process's own JVM."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(spark_cluster.TESTS))  # workers import the faults that tests ask for
+        made = siltstone.spark.session(master="local[2]", app="siltstone-tests")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_server() -> Iterator[spark_cluster.SparkConnect]:
+    server = spark_cluster.SparkConnect()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def connect(connect_server: spark_cluster.SparkConnect, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """A Spark Connect session, new for each test, with its server in another process."""
+    # What getOrCreate() would set, here for one test only: a classic session may run in this process as well.
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    made = ConnectSession.builder.remote(connect_server.uri).create()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def standalone() -> Iterator[spark_cluster.Cluster]:
+    """A master and two workers with one core each, for drivers in processes of their own."""
+    with spark_cluster.cluster(workers=2, cores=1) as made:
+        yield made

@@ -1,0 +1,182 @@
+"""Streams into tables and out of them: stopped and started again at any point, each row arrives once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+
+import pyarrow as pa
+import pytest
+
+import siltstone as ss
+from spark_faults import FaultySource
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int64())])
+FILES, ROWS = 24, 20
+RESTARTS = int(os.environ.get("SILTSTONE_TEST_RESTARTS", "20"))
+
+
+def write_files(directory, count: int, *, first: int = 0) -> None:
+    """Files of rows; each appears as a whole."""
+    directory.mkdir(exist_ok=True)
+    for number in range(first, first + count):
+        text = "".join(json.dumps({"id": number * ROWS + row, "x": number}) + "\n" for row in range(ROWS))
+        hidden = directory / f".{number}"
+        hidden.write_text(text)
+        hidden.rename(directory / f"{number:04}.json")
+
+
+def stream_of(spark, directory, *, files: int = 1):
+    return spark.readStream.schema("id long, x long").option("maxFilesPerTrigger", files).json(str(directory))
+
+
+def into(frame, uri, tmp_path, *, name: str = "siltstone", now: bool = True, mode: str = "append", **options):
+    """Start a query that writes; with ``now`` it ends by itself."""
+    writer = frame.writeStream.format(name).outputMode(mode).options(**options)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    return (writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 seconds")).start(str(uri))
+
+
+def finish(query) -> None:
+    query.awaitTermination(240)
+    assert not query.isActive
+    if query.exception() is not None:
+        raise query.exception()
+
+
+def ids(table) -> list[int]:
+    return sorted(table.scan(["id"]).to_arrow().column("id").to_pylist())
+
+
+# -- into tables -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_write_stream__stopped_and_started_again_at_random__each_row_is_there_once(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA)
+    chance = random.Random(1)
+    write_files(tmp_path / "in", 4)
+    frame = stream_of(spark, tmp_path / "in")
+    for turn in range(RESTARTS):
+        query = into(frame, tmp_path / "table", tmp_path, now=False)
+        write_files(tmp_path / "in", 1, first=4 + turn)
+        time.sleep(chance.uniform(0, 0.8))
+        query.stop()
+    finish(into(frame, tmp_path / "table", tmp_path))
+    assert ids(table) == list(range((4 + RESTARTS) * ROWS))
+
+
+@pytest.mark.parametrize("fault", ["worker@task wrote", "worker@before commit", "worker@after commit"])
+def test_write_stream__a_process_dies__the_batch_is_replayed_and_counts_once(spark, tmp_path, fault):
+    table = ss.create(tmp_path / "table", schema=SCHEMA)
+    write_files(tmp_path / "in", 3)
+    spark.dataSource.register(FaultySource)
+    facts = {"name": "siltstone_faulty", "fault": fault, "marker": str(tmp_path / "met")}
+    query = into(stream_of(spark, tmp_path / "in"), tmp_path / "table", tmp_path, **facts)
+    query_failed = False
+    try:
+        finish(query)
+    except Exception:
+        query_failed = True
+    assert (tmp_path / "met").exists()
+    assert query_failed
+    finish(into(stream_of(spark, tmp_path / "in"), tmp_path / "table", tmp_path, **facts))
+    assert ids(table) == list(range(3 * ROWS))
+    assert table.version == 3
+
+
+def test_write_stream__many_batches__leave_one_number_in_the_table(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA)
+    write_files(tmp_path / "in", 5)
+    finish(into(stream_of(spark, tmp_path / "in"), tmp_path / "table", tmp_path))
+    assert table.version == 5
+    assert list(table._state.batches.values()) == [4]
+    assert not table._state.once
+
+
+def test_write_stream__upsert__replaces_rows(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA, key="id")
+    table.append([{"id": number, "x": -1} for number in range(30)])
+    write_files(tmp_path / "in", 1)
+    finish(into(stream_of(spark, tmp_path / "in"), tmp_path / "table", tmp_path, operation="upsert"))
+    assert table.count() == 30
+    assert table.count("x = -1") == 30 - ROWS
+
+
+def test_write_stream__complete__each_batch_replaces_all(spark, tmp_path):
+    write_files(tmp_path / "in", 2)
+    counts = stream_of(spark, tmp_path / "in").groupBy("x").count()
+    finish(into(counts, tmp_path / "table", tmp_path, mode="complete"))
+    table = ss.open(tmp_path / "table")  # it was made of the rows' columns
+    assert table.scan().to_arrow().sort_by("x").to_pylist() == [{"x": 0, "count": ROWS}, {"x": 1, "count": ROWS}]
+
+
+# -- out of tables ---------------------------------------------------------------------------------
+
+
+def collect(spark, uri, tmp_path, name: str, **options):
+    """What a stream out of a table gives up to now, by batch."""
+    frame = spark.readStream.format("siltstone").options(**options).load(str(uri))
+    found: list[list[dict]] = []
+    query = (
+        frame.writeStream.foreachBatch(lambda rows, _: found.append([row.asDict() for row in rows.collect()]))
+        .option("checkpointLocation", str(tmp_path / f"checkpoint-{name}"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    finish(query)
+    return [sorted(batch, key=lambda row: (row["id"], row.get("_change", ""))) for batch in found]
+
+
+def test_read_stream__changes__are_those_of_the_feed_also_after_a_restart(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA, key="id")
+    table.append([{"id": 1, "x": 1}, {"id": 2, "x": 2}])
+    first = collect(spark, tmp_path / "table", tmp_path, "a", changes="true")
+    assert first == [[{"id": n, "x": n, "_change": "insert", "_version": 1} for n in (1, 2)]]
+    table.upsert([{"id": 2, "x": 20}, {"id": 3, "x": 3}])
+    table.compact()
+    table.delete("id = 1")
+    (second,) = collect(spark, tmp_path / "table", tmp_path, "a", changes="true")
+    expected = table.changes(1).to_arrow().to_pylist()
+    assert second == sorted(expected, key=lambda row: (row["id"], row["_change"]))
+    assert collect(spark, tmp_path / "table", tmp_path, "a", changes="true") == []
+
+
+def test_read_stream__rows_only__appends_come_and_a_delete_is_told(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA, key="id")
+    table.append([{"id": 1, "x": 1}])
+    table.append([{"id": 2, "x": 2}])
+    table.compact()
+    assert collect(spark, tmp_path / "table", tmp_path, "a", since="1") == [[{"id": 2, "x": 2}]]
+    table.delete("id = 1")
+    with pytest.raises(Exception, match="replaced or deleted rows"):
+        collect(spark, tmp_path / "table", tmp_path, "a", since="1")
+
+
+@pytest.mark.parametrize(("option", "value", "batches"), [("versions_per_batch", "2", 3), ("rows_per_batch", "25", 5)])
+def test_read_stream__bounded_batches__end_at_versions(spark, tmp_path, option, value, batches):
+    table = ss.create(tmp_path / "table", schema=SCHEMA)
+    for number in range(5):
+        table.append([{"id": number * ROWS + row, "x": number} for row in range(ROWS)])
+    found = collect(spark, tmp_path / "table", tmp_path, "a", since="0", **{option: value})
+    assert len(found) == batches
+    assert [row["id"] for batch in found for row in batch] == list(range(5 * ROWS))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"since": "99"}, "99"),
+        ({"since": "x"}, "not a whole number"),
+        ({"changes": "yes"}, "not true or false"),
+        ({"rows_per_batch": "0"}, "never end"),
+        ({"rows_per_batch": "1", "versions_per_batch": "1"}, "both given"),
+        ({"snice": "1"}, "no option 'snice'"),
+    ],
+)
+def test_read_stream__bad_option__is_told(spark, tmp_path, options, words):
+    ss.create(tmp_path / "table", schema=SCHEMA)
+    with pytest.raises(Exception, match=words):
+        collect(spark, tmp_path / "table", tmp_path, "a", **options)
