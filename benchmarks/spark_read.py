@@ -1,23 +1,18 @@
 """Reading on Spark, beside Spark's own reader of Parquet files with the same rows, in the same session.
 
-Prints one JSON document, and a table for people on stderr. Options: ``--quick`` for a smaller run, whose figures are
-no claim; ``--only NAME`` for one part, and again for another.
-
 What must hold: both sides read the same rows, and answer the same; Spark's own files were written by Spark, by zstd.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from common import Target, alternate, seconds, tell
+from common import Target, alternate, seconds
 
 import siltstone as ss
 
@@ -203,28 +198,3 @@ class Reads:
             return {"5 % of the rows masked, beside none": compare(readings, rounds=self.scale.rounds)}
         finally:
             table.restore(version=before)
-
-
-NAMES = ("near", "far", "masked")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Reading on Spark, beside Spark's own reader.")
-    parser.add_argument("--quick", action="store_true", help="a smaller run; its figures are no claim")
-    parser.add_argument("--only", choices=NAMES, action="append", metavar="NAME", help=", ".join(NAMES))
-    options = parser.parse_args()
-    figures: dict[str, Any] = {}
-    targets: list[Target] = []
-    with tempfile.TemporaryDirectory(prefix="siltstone-bench-") as directory:
-        reads = Reads(Path(directory), QUICK if options.quick else Scale())
-        for name in options.only or NAMES:
-            print(f"{name} ...", file=sys.stderr)
-            for title, (found, goals) in reads.run(name).items():
-                figures[title] = found
-                targets += goals
-        reads.spark.stop()
-    tell("spark_read", figures, targets)
-
-
-if __name__ == "__main__":
-    main()
