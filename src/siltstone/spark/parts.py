@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from siltstone.table.tools import Tools
 
 PARTS = 64  # aimed at, as far as the sizes below allow it
-PART_BYTES_LEAST = 4 * 1024 * 1024  # a task costs about as much as reading these
-PART_BYTES_MOST = 32 * 1024 * 1024
+PART_BYTES_LEAST = 24 * 1024 * 1024  # with fewer, starting tasks takes longer than what they read
+PART_BYTES_MOST = 64 * 1024 * 1024
 PART_FILES_MAX = 256
 TASK_BYTES = 64 * 1024 * 1024  # that a task reads ahead
 THREADS_NEAR = 2  # of a task; Spark runs as many tasks as there are cores

@@ -17,9 +17,10 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyspark
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LOOPBACK = "127.0.0.1"
+_starting = threading.Lock()  # the environment is changed while a session starts
+_context = getattr(pyspark, "SparkContext", None)  # a pyspark that is only a client has none
 _LOCAL = "local[*]"
 _CONNECT = "sc://"
 _CONNECT_PORT = 15002
@@ -66,27 +69,28 @@ def session(
     """
     _check_master(master)
     asked = _checked(config or {}) | ({"spark.app.name": app} if app else {})
-    running = _running()
-    if running is not None:
-        _apply(running, master=master, asked=asked)
-        return running
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit started this process: its settings are the user's, down to the last.
-        return _build(master or "", asked)
-    found = _spark_defaults()
-    place = master or os.environ.get("SPARK_REMOTE") or found.get("spark.master") or _LOCAL
-    if place.startswith(_CONNECT):
-        _check_server(place)
-        return _build(place, _for_every_session() | asked)
-    _check_launch(asked)
-    scratch = _scratch()
-    ours = _for_every_session() | _for_a_driver(scratch)
-    if _NEAR.fullmatch(place):
-        ours |= _for_this_machine(place, scratch)
-    settings = {key: value for key, value in ours.items() if key not in found} | asked
-    with _environment(_variables(place, scratch)):
-        _launch(place, settings)
-        return _build(place, settings)
+    with _starting:
+        running = _running()
+        if running is not None:
+            _apply(running, master=master, asked=asked)
+            return running
+        if "PYSPARK_GATEWAY_PORT" in os.environ:
+            # spark-submit started this process: its settings are the user's, down to the last.
+            return _build(master or "", asked)
+        found = _spark_defaults()
+        place = master or os.environ.get("SPARK_REMOTE") or found.get("spark.master") or _LOCAL
+        if place.startswith(_CONNECT):
+            _check_server(place)
+            return _build(place, _for_every_session() | asked)
+        _check_launch(asked)
+        scratch = _scratch()
+        ours = _for_every_session() | _for_a_driver(scratch)
+        if _NEAR.fullmatch(place):
+            ours |= _for_this_machine(place, scratch)
+        settings = {key: value for key, value in ours.items() if key not in found} | asked
+        with _environment(_variables(place, scratch)):
+            _launch(place, settings, scratch=scratch)
+            return _build(place, settings)
 
 
 def _check_master(master: str | None) -> None:
@@ -128,10 +132,14 @@ def _checked(config: Mapping[str, str | bool | float]) -> dict[str, str]:
 
 
 def _running() -> SparkSession | None:
-    context = getattr(pyspark.SparkContext, "_active_spark_context", None)
-    with contextlib.suppress(PySparkException):  # raised where there is none
+    try:
         return SparkSession.active()
-    return SparkSession.builder.getOrCreate() if context is not None else None
+    except (PySparkException, ImportError):  # there is none
+        pass
+    except Exception as error:  # each kind of connection has its own
+        raise UnavailableError("this process's Spark session does not answer", hint="start a new process") from error
+    # A context without a session has settings of its own, as a session has.
+    return SparkSession.builder.getOrCreate() if getattr(_context, "_active_spark_context", None) else None
 
 
 def _apply(running: SparkSession, *, master: str | None, asked: dict[str, str]) -> None:
@@ -161,7 +169,7 @@ def _is_at(running: SparkSession, master: str) -> bool:
 
 def _check_launch(asked: dict[str, str]) -> None:
     """A JVM outlives the session that started it, and some settings are read only when it starts."""
-    jvm = getattr(pyspark.SparkContext, "_jvm", None)
+    jvm = getattr(_context, "_jvm", None)
     if jvm is None:
         return
     late = [key for key in sorted(_LAUNCH_KEYS & set(asked)) if jvm.System.getProperty(key) != asked[key]]
@@ -173,7 +181,7 @@ def _check_launch(asked: dict[str, str]) -> None:
         )
 
 
-def _launch(master: str, settings: dict[str, str]) -> None:
+def _launch(master: str, settings: dict[str, str], *, scratch: Path) -> None:
     """Start the JVM without the settings that are secret: it gets these on its command line, which everybody can read.
 
     They reach the session itself all the same, by a socket.
@@ -182,6 +190,10 @@ def _launch(master: str, settings: dict[str, str]) -> None:
     conf = pyspark.SparkConf(loadDefaults=False).setMaster(master).setAll(list(shown.items()))
     with _explained(master):
         pyspark.SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 - getOrCreate() calls it with all of them
+    # A process that is killed runs nothing at its end; the JVM notices, and ends in its own time.
+    with contextlib.suppress(Exception):  # Spark's own, and a directory that stays does no harm
+        jvm: Any = getattr(_context, "_jvm", None)
+        jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(scratch)))
 
 
 def _build(master: str, settings: dict[str, str]) -> SparkSession:
@@ -300,7 +312,7 @@ def _variables(master: str, scratch: Path) -> dict[str, str]:
     """What Spark reads from the environment when it starts, as far as the user has not set it."""
     wanted = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": LOOPBACK} if _NEAR.fullmatch(master) else {}
     wanted = {name: value for name, value in wanted.items() if not os.environ.get(name)}
-    if getattr(pyspark.SparkContext, "_gateway", None) is None:  # else a JVM runs
+    if getattr(_context, "_gateway", None) is None:  # else a JVM runs
         wanted["JAVA_HOME"] = str(java_home(find_java(), directory=scratch))
     return wanted
 
