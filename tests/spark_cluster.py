@@ -14,6 +14,7 @@ A driver's script gets its session by ``driver_session()``:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -127,17 +128,18 @@ class SparkWorker(SparkDaemon):
     name = "spark-worker"
     port_count = 2
 
-    def __init__(self, master: SparkMaster, *, cores: int) -> None:
+    def __init__(self, master: SparkMaster, *, cores: int, host: str = HOST) -> None:
         super().__init__()
         self._master = master
         self._cores = cores
+        self.host = host
 
     def command(self) -> list[str]:
         ports = ["--port", str(self.port), "--webui-port", str(self.ports[1])]
         means = ["--cores", str(self._cores), "--memory", f"{EXECUTOR_MB}m"]
         files = ["--work-dir", str(self.directory / "work")]
         worker = _class("org.apache.spark.deploy.worker.Worker")
-        return [*worker, "--host", HOST, *ports, *means, *files, self._master.uri]
+        return [*worker, "--host", self.host, *ports, *means, *files, self._master.uri]
 
     def ping(self) -> None:
         known = self._master.state()["workers"]
@@ -191,7 +193,9 @@ class Cluster:
 
     def __init__(self, *, workers: int, cores: int) -> None:
         self.daemon = SparkMaster()
-        self.workers = [SparkWorker(self.daemon, cores=cores) for _ in range(workers)]
+        # Spark never runs a speculative attempt on the host of the first one: loopback goes by two names here.
+        hosts = itertools.cycle((HOST, "localhost"))
+        self.workers = [SparkWorker(self.daemon, cores=cores, host=next(hosts)) for _ in range(workers)]
         self._settings = {
             "spark.cores.max": str(workers * cores),
             "spark.executor.cores": str(cores),
@@ -226,7 +230,7 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """Process ids of the executors that run now."""
-        homes = {f"spark://Worker@{HOST}:{worker.port}" for worker in self.workers}
+        homes = {f"spark://Worker@{worker.host}:{worker.port}" for worker in self.workers}
         return [
             pid
             for pid, (_, command) in processes().items()

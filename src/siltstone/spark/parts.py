@@ -18,6 +18,8 @@ import msgspec
 
 from siltstone.errors import InvalidInputError
 from siltstone.spark.types import to_spark
+from siltstone.table.columns import Plan
+from siltstone.table.fragment_bytes import FragmentBytes
 from siltstone.table.layout import GROUP_ROWS
 from siltstone.table.output import BATCH_ROWS, in_batches
 from siltstone.table.predicate import parse_predicate
@@ -45,6 +47,7 @@ PARTS = 64  # aimed at, as far as the sizes below allow it
 PART_BYTES_LEAST = 24 * 1024 * 1024  # with fewer, starting tasks takes longer than what they read
 PART_BYTES_MOST = 64 * 1024 * 1024
 PART_FILES_MAX = 256
+ROW_BYTES = 8  # that can be read in the time that handing over a row takes, whatever its columns
 TASK_BYTES = 64 * 1024 * 1024  # that a task reads ahead
 THREADS_NEAR = 2  # of a task; Spark runs as many tasks as there are cores
 THREADS_FAR = 6  # where threads wait for a network
@@ -117,28 +120,44 @@ def make_job(tools: Tools, state: State, *, columns: Sequence[str], where: str |
     return Job(Site(tools.store, state.schema, state.version), tuple(columns), where, schema)
 
 
-def make_parts(lives: Sequence[Live], *, tested: Sequence[int] = ()) -> list[bytes]:
-    """Fragments as parts of about equal bytes, pickled; ``tested`` are the ids of the columns that a filter reads."""
-    keep = {str(one) for one in tested}
-    size = sum(live.fragment.bytes for live in lives) // PARTS
-    size = max(PART_BYTES_LEAST, min(size, PART_BYTES_MOST))
+def make_parts(reading: Reading, lives: Sequence[Live]) -> list[bytes]:
+    """Fragments as parts that take about the same time to read, pickled."""
+    keep = {str(one.id) for one in reading.tested}
+    share = _share(reading, lives)
+    size = max(PART_BYTES_LEAST, min(sum(_cost(live, share) for live in lives) // PARTS, PART_BYTES_MOST))
     parts: list[bytes] = []
     waiting: list[Slice] = []
     held = 0
     for live in lives:
-        lean = _lean(live, keep)
-        shares = _shares(lean, size)
+        lean, cost = _lean(live, keep), _cost(live, share)
+        shares = _shares(live, -(-cost // size))
         if shares > 1:
             parts += [pickle.dumps((Slice(lean, number, shares),)) for number in range(shares)]
             continue
-        if waiting and (held + lean.fragment.bytes > size or len(waiting) >= PART_FILES_MAX):
+        if waiting and (held + cost > size or len(waiting) >= PART_FILES_MAX):
             parts.append(pickle.dumps(tuple(waiting)))
             waiting, held = [], 0
         waiting.append(Slice(lean))
-        held += lean.fragment.bytes
+        held += cost
     if waiting:
         parts.append(pickle.dumps(tuple(waiting)))
     return parts
+
+
+def _share(reading: Reading, lives: Sequence[Live]) -> float:
+    """How much of the bytes of fragments the columns take that are read, by the first one that is not small."""
+    first = next((live.fragment for live in lives if not is_small(live.fragment)), None)
+    if first is None or len(reading.together) == len(reading.schema.fields):
+        return 1.0
+    footer = FragmentBytes(reading.tools.store, first).footer
+    chunks = [chunk.range.end - chunk.range.start for chunk in footer.groups[0].chunks]
+    leaves = Plan(footer, reading.together, name=first.name).leaves
+    return sum(chunks[leaf] for leaf in leaves) / max(1, sum(chunks))
+
+
+def _cost(live: Live, share: float) -> int:
+    """What reading a fragment takes, as a number of bytes."""
+    return int(live.fragment.bytes * share) + ROW_BYTES * live.fragment.rows
 
 
 def read_pickled(job: Job, part: bytes) -> Iterator[pa.RecordBatch]:
@@ -152,9 +171,6 @@ def _lean(live: Live, keep: set[str]) -> Live:
     return live._replace(fragment=msgspec.structs.replace(live.fragment, bounds=bounds))
 
 
-def _shares(live: Live, size: int) -> int:
+def _shares(live: Live, wanted: int) -> int:
     """Into how many parts a fragment is cut: no more than it has row groups, by what is known of it."""
-    if is_small(live.fragment):
-        return 1
-    groups = max(1, live.fragment.rows // GROUP_ROWS)
-    return min(groups, -(-live.fragment.bytes // size))
+    return 1 if is_small(live.fragment) else min(wanted, max(1, live.fragment.rows // GROUP_ROWS))

@@ -147,7 +147,7 @@ def _native(spark: SparkSession, query: _Query, lives: Sequence[Live]) -> tuple[
 
 
 def _in_tasks(spark: SparkSession, job: Job, lives: Sequence[Live], query: _Query) -> DataFrame:
-    parts = make_parts(lives, tested=[one.id for one in query.reading().tested])
+    parts = make_parts(query.reading(), lives)
     return spark.range(0, len(parts), 1, len(parts)).mapInArrow(partial(_read_parts, job, parts), job.schema)
 
 

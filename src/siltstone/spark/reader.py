@@ -32,8 +32,7 @@ class TableReader(DataSourceReader):
         columns = checked_columns(schema, arrow_schema(state.schema))
         predicate = None if where is None else parse_predicate(where, arrow_schema(state.schema))
         reading = Reading(tools, state.schema, chosen_fields(state.schema, columns), predicate)
-        lives = reading.choose(state.fragments)
-        self._parts = make_parts(lives, tested=[one.id for one in reading.tested])
+        self._parts = make_parts(reading, reading.choose(state.fragments))
         self._job = make_job(tools, state, columns=columns, where=where, schema=schema)
 
     def partitions(self) -> Sequence[InputPartition]:
