@@ -48,6 +48,7 @@ def files(uri: str, directory: str = "data") -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_write__workers_executors_and_commits_die__rows_are_there_once(standalone, tmp_path):
     job = {"root": str(tmp_path), "faults": list(FAULTS)}
     found = answers(standalone.run(DRIVER, "faults", json.dumps(job), config=SPECULATION).stdout)
@@ -64,6 +65,7 @@ def test_write__workers_executors_and_commits_die__rows_are_there_once(standalon
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_driver__killed_before_and_after_its_commit__run_again_it_adds_its_rows_once(standalone, tmp_path):
     job = json.dumps({"root": str(tmp_path), "points": POINTS})
     for _ in POINTS:
@@ -76,6 +78,7 @@ def test_driver__killed_before_and_after_its_commit__run_again_it_adds_its_rows_
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_sixteen_tasks__append_to_one_table_at_once__lose_nothing(standalone, places, tmp_path):
     liar, honest = places.fault_server(Faults(lie="check-then-put")), places.store("ministack")
     targets = [
@@ -92,6 +95,7 @@ def test_sixteen_tasks__append_to_one_table_at_once__lose_nothing(standalone, pl
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_jobs__of_several_kinds_at_once__all_of_them_count(standalone, tmp_path):
     uri = f"{tmp_path}/table"
     (told,) = answers(standalone.run(DRIVER, "jobs", json.dumps({"uri": uri})).stdout)

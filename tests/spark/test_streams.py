@@ -54,6 +54,7 @@ def ids(table) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_write_stream__stopped_and_started_again_at_random__each_row_is_there_once(spark, tmp_path):
     table = ss.create(tmp_path / "table", schema=SCHEMA)
     chance = random.Random(1)

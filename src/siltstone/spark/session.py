@@ -235,7 +235,7 @@ def _for_every_session() -> dict[str, str]:
     return {
         "spark.app.name": "siltstone",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     }
 
 
