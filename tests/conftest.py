@@ -13,6 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+# Tests that start Spark: one process of several runs them all, one after another. A JVM and its workers take all cores
+# there are, and two of them make each other wait for longer than Spark is patient.
+SPARK = (
+    "tests/spark/",
+    "tests/pipeline/",
+    "tests/cli/test_demo.py",
+    "tests/cli/test_pipeline.py",
+    "tests/test_readme.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SPARK):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def services() -> Iterator[Services]:
     """All servers by name: ``services("redis")``."""

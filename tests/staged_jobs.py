@@ -102,7 +102,7 @@ def update(table, values, where=None, *, chance=None):
     schema = table.state.schema
     copied = [as_copied(table.tools, schema, lives[one.name], one) for one in found if one.copied]
     rows = {one.name: one.rows for one in found} if where is not None else {}
-    return Update(values, where, schema, base=table.state.version, found=rows, copied=copied)
+    return Update(values, where, schema, base=site.base, moment=site.moment, found=rows, copied=copied)
 
 
 def near(table, where):

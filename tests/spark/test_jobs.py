@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pyarrow as pa
 import pytest
@@ -203,6 +204,18 @@ def test_update__another_deletes_and_appends_meanwhile__is_as_if_it_came_last(sp
     assert table.count("note = 'n+'") == 50
 
 
+def test_update__the_clock__is_one_time_in_all_tasks_and_in_what_came_meanwhile(spark, table, rival):
+    for first in range(0, 40, 10):
+        table.append(rows(first, first + 10))
+    rival(lambda: table.append(rows(100, 110)))
+    for _ in range(2):
+        before = time.time_ns()
+        values = {"note": "CAST(CAST(now() AS BIGINT) AS VARCHAR)"}
+        assert ss.spark.update(spark, table, values).updated == 50
+        [told] = {row["note"] for row in sorted_rows(table)}
+        assert before <= int(told) <= time.time_ns()
+
+
 @pytest.mark.parametrize(
     ("values", "where", "words"),
     [
@@ -283,8 +296,61 @@ def test_jobs__a_table_in_memory__is_refused(spark):
             work()
 
 
-def test_jobs__a_pinned_version__can_not_be_written(spark, table):
+def test_jobs__a_pinned_version__is_refused_before_a_job_starts(spark, table):
     table.append(rows(0, 3))
+    seen = spark.sparkContext.accumulator(0)
+
+    def count(batches):
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    watched = frame(spark, 10, 20).mapInArrow(count, "id long, x long, note string")
     with pytest.raises(ss.errors.InvalidInputError, match="pinned"):
-        ss.spark.append(frame(spark, 10, 11), table.at(version=0))
-    assert table.version == 1
+        ss.spark.append(watched, table.at(version=0))
+    assert seen.value == 0
+
+
+@pytest.mark.parametrize("wrong", [None, "local[2]"])
+def test_jobs__no_session__is_told_by_each(table, wrong):
+    for work in (
+        lambda: ss.spark.delete(wrong, table, "x = 1"),
+        lambda: ss.spark.update(wrong, table, {"x": "1"}),
+        lambda: ss.spark.compact(wrong, table),
+        lambda: ss.spark.read(wrong, table),
+    ):
+        with pytest.raises(ss.errors.InvalidInputError, match="must be a SparkSession"):
+            work()
+
+
+# -- options of the format -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"key": "x"}, "option key says"),
+        ({"operation": "merge"}, "option operation is"),
+        ({"onec": "job"}, "no option 'onec'"),
+        ({"storage.account_key": "hush"}, "may be a secret"),
+        ({"storage.service_account_key": "hush"}, "may be a secret"),
+        ({"storage.region": "a", "storage_secret.region": "b"}, "given twice"),
+        ({"commits": "postgresql://me:hush@host/db"}, "holds a password"),
+        ({"commits": "postgresql://me:hu/sh@host/db"}, "holds a password"),
+        ({"commits": "postgresql://host/db?password=hush"}, "holds a password"),
+        ({"commits": "sqlite:a", "commits_secret": "sqlite:b"}, "both given"),
+    ],
+)
+def test_save__bad_option__is_told_and_nothing_is_written(spark, table, options, words):
+    with pytest.raises(Exception, match=words) as caught:
+        frame(spark, 0, 3).write.format("siltstone").mode("append").options(**options).save(table.uri)
+    assert "hush" not in str(caught.value)
+    assert table.version == 0
+
+
+def test_read__a_default_above_javas_longest__is_the_same_both_ways(spark, table):
+    table.append(rows(0, 3))
+    table.add_column("u", pa.uint64(), default=2**64 - 1)
+    for plan in ("native", "python"):
+        found = ss.spark.read(spark, table, ["id", "u"], plan=plan).collect()
+        assert [int(row.u) for row in found] == [2**64 - 1] * 3

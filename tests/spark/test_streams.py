@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 
 import pyarrow as pa
@@ -154,6 +155,66 @@ def test_read_stream__rows_only__appends_come_and_a_delete_is_told(spark, tmp_pa
     table.delete("id = 1")
     with pytest.raises(Exception, match="replaced or deleted rows"):
         collect(spark, tmp_path / "table", tmp_path, "a", since="1")
+
+
+def test_read_stream__the_table_was_made_anew__is_refused(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA)
+    for number in range(3):
+        table.append([{"id": number, "x": 0}])
+    collect(spark, tmp_path / "table", tmp_path, "a")
+    for rows in (1, 6):
+        shutil.rmtree(tmp_path / "table")
+        table = ss.create(tmp_path / "table", schema=SCHEMA)
+        for number in range(rows):
+            table.append([{"id": number, "x": 0}])
+        with pytest.raises(Exception, match="is another table"):
+            collect(spark, tmp_path / "table", tmp_path, "a")
+
+
+def test_read_stream__columns_were_added_dropped_and_made_anew__are_told_by_their_ids(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA)
+    table.append([{"id": 1, "x": 11}])
+    collect(spark, tmp_path / "table", tmp_path, "a")
+    table.append([{"id": 2, "x": 12}])
+    table.add_column("more", pa.int64(), default=7)
+    table.drop_column("x")
+    table.add_column("x", pa.string())
+    table.append([{"id": 3, "more": 8, "x": "0012"}])
+    expected = [{"id": 2, "more": 7, "x": None}, {"id": 3, "more": 8, "x": "0012"}]
+    assert collect(spark, tmp_path / "table", tmp_path, "a") == [expected]
+    (whole,) = collect(spark, tmp_path / "table", tmp_path, "b")
+    assert whole == [{"id": 1, "more": 7, "x": None}, *expected]
+
+
+def test_read_stream__a_column_is_dropped_while_it_runs__the_query_ends_and_goes_on_when_started_again(spark, tmp_path):
+    table = ss.create(tmp_path / "table", schema=SCHEMA)
+    table.append([{"id": 1, "x": 11}])
+    frame = spark.readStream.format("siltstone").load(str(tmp_path / "table"))
+    query = (
+        frame.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint-a"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    query.processAllAvailable()
+    table.drop_column("x")
+    table.append([{"id": 2}])
+    with pytest.raises(Exception, match="dropped or made another type"):
+        query.awaitTermination(60)
+    assert [row for batch in collect(spark, tmp_path / "table", tmp_path, "a") for row in batch] == [{"id": 2}]
+
+
+def test_write_stream__the_table_was_made_anew_with_a_key__keys_stay_unique(spark, tmp_path):
+    ss.create(tmp_path / "table", schema=SCHEMA).append([{"id": 1, "x": 0}] * 2)
+    write_files(tmp_path / "in", 1)
+    finish(into(stream_of(spark, tmp_path / "in"), tmp_path / "table", tmp_path))
+    shutil.rmtree(tmp_path / "table")
+    table = ss.create(tmp_path / "table", schema=SCHEMA, key="id")
+    table.append([{"id": ROWS, "x": -1}])
+    write_files(tmp_path / "in", 1, first=1)
+    with pytest.raises(Exception, match="keys are in the table already"):
+        finish(into(stream_of(spark, tmp_path / "in"), tmp_path / "table", tmp_path))
+    assert table.scan().to_arrow().to_pylist() == [{"id": ROWS, "x": -1}]
 
 
 @pytest.mark.parametrize(("option", "value", "batches"), [("versions_per_batch", "2", 3), ("rows_per_batch", "25", 5)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -11,7 +12,10 @@ import pytest
 
 from every_type import DAY, NOON, SCHEMA, TABLE, UTC, naive
 from siltstone.errors import InvalidInputError
+from siltstone.table import engine
 from siltstone.table.predicate import parse_assignments
+
+MOMENT = 1_700_000_000_123_456_789
 
 
 def changed(table=TABLE, **values):
@@ -117,7 +121,50 @@ def test_apply__the_clock__is_one_value_for_all_rows_in_the_columns_unit():
     first, second = assignments.apply(TABLE), assignments.apply(TABLE)
     assert len(set(first["at"].to_pylist())) == 1
     assert first["at"].equals(second["at"])
-    assert first["zoned"][0].as_py().timestamp() == pytest.approx(dt.datetime.now(UTC).timestamp(), abs=600)
+
+
+def test_parse_assignments__the_clock__is_read_by_each():
+    table = pa.table({"at": pa.array([None, None], pa.timestamp("ns", "UTC"))})
+    for text in ("now()", "current_timestamp", "coalesce(at, NOW())"):
+        for _ in range(2):
+            before = time.time_ns()
+            after = changed(table, at=text)["at"].cast(pa.int64()).to_pylist()
+            assert before <= after[0] == after[1] <= time.time_ns()
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "expected"),
+    [
+        ("s", "CAST(now() AS VARCHAR)", "2023-11-14T22:13:20.123456789Z"),
+        ("s", "CAST(CURRENT_TIMESTAMP AS VARCHAR)", "2023-11-14T22:13:20.123456789Z"),
+        ("s", "CAST(current_time AS VARCHAR)", "22:13:20.123456789"),
+        ("day", "today()", dt.date(2023, 11, 14)),
+        ("day", "current_date", dt.date(2023, 11, 14)),
+        ("day", "current_date() - INTERVAL '1 day'", dt.date(2023, 11, 13)),
+        ("big", "CASE WHEN random() < 2 THEN to_unixtime(now()) ELSE 1 / 0 END", MOMENT // 10**9),
+    ],
+)
+def test_parse_assignments__a_moment__is_what_the_clock_gives(column, text, expected):
+    after = parse_assignments({column: text}, SCHEMA, moment=MOMENT).apply(TABLE)
+    assert after[column].to_pylist() == [expected] * 3
+
+
+def test_parse_assignments__a_moment_before_1970__is_what_the_clock_gives():
+    after = parse_assignments({"day": "today()", "s": "CAST(current_time AS VARCHAR)"}, SCHEMA, moment=-1).apply(TABLE)
+    assert after["day"][0].as_py() == dt.date(1969, 12, 31)
+    assert after["s"][0].as_py() == "23:59:59.999999999"
+
+
+def test_parse_assignments__every_function_that_becomes_a_constant__gives_the_same_at_one_moment():
+    for name in sorted(engine._changing() - {"file_row_index", "generate_series", "input_file_name", "range"}):
+        first, second = (engine.parse(f"{name}()", SCHEMA, what="", moment=MOMENT).expr for _ in range(2))
+        assert first.canonical_name() == second.canonical_name()
+        assert (first.variant_name() == "Literal") == (name not in {"rand", "random", "uuid"})
+
+
+def test_apply__random__is_another_value_in_each_row():
+    for text, column in (("random()", "x"), ("uuid()", "s")):
+        assert len(set(changed(**{column: text})[column].to_pylist())) == 3
 
 
 def test_apply__null_where_the_column_takes_none__is_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from siltstone.table.draft import Draft
 from siltstone.table.update import Update
 
 NEW = {"text": "concat(text, '!')"}
+CLOCK = {"text": "CAST(CAST(now() AS BIGINT) AS VARCHAR)"}
 
 
 class Again:
@@ -207,6 +209,25 @@ def test_run__copies_lie_in_many_fragments__rows_are_those_of_a_dict(monkeypatch
     assert {row["id"]: row["part"] for row in table.rows()} == {id_: f"part {id_ % 3}" for id_ in wanted}
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda other: other.append(numbered(7)),
+        lambda other: other.delete("id < 5"),
+        lambda other: (other.append(numbered(7)), other.add_column(pa.field("more", pa.int64()))),
+    ],
+    ids=["rows", "most go", "columns"],
+)
+def test_run__again_with_the_clock__all_rows_have_the_time_of_the_statement(event):
+    before = time.time_ns()
+    again = Again(grown(range(6)), values=CLOCK)
+    after = time.time_ns()
+    again.then(event)
+    assert again.wrote == [1, 1]
+    [told] = set(again.commit()[1])
+    assert before <= int(told) <= after
+
+
 @pytest.mark.parametrize("key", [None, "id"])
 def test_run__two_updates_of_one_transaction__the_second_sees_the_first_also_when_run_again(key):
     table = grown(range(6), key=key)
@@ -220,6 +241,17 @@ def test_run__two_updates_of_one_transaction__the_second_sees_the_first_also_whe
     assert done.change.counts.updated == 10
     assert [row["text"] for row in table.rows()] == ["a0", "a1", "a2!?", "a4!?", "a5!?", "a7!?", "a8!?"]
     assert len(done.change.add) == 2, "what the first wrote alone is not added"
+
+
+def test_run__copies_of_tasks_with_the_clock__all_have_one_time():
+    before = time.time_ns()
+    table = grown(range(10), range(10, 20), range(20, 30), key="id")
+    work = jobs.update(table, CLOCK, "id % 2 = 0")
+    table.other().append(numbered(40, 42))
+    after = time.time_ns()
+    assert table.refresh().do(work).change.counts.updated == 17
+    [told] = {row["text"] for row in table.rows() if row["id"] % 2 == 0}
+    assert before <= int(told) <= after
 
 
 def test_run__copies_of_tasks_and_copies_of_its_own__are_kept_both():

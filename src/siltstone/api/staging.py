@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.errors import InvalidInputError
 from siltstone.table import arguments
+from siltstone.table.changes import Changes
 from siltstone.table.group import Request
 from siltstone.table.once import ANYTIME, Once
 from siltstone.table.staged import Site
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.api.table import Table
+    from siltstone.format.table import Schema
     from siltstone.table.operations import Work
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 class Staging:
     """A version under preparation. Nothing is locked: others go on, and ``commit`` works what they did in."""
 
-    def __init__(self, table: Table, *, once: Once = ANYTIME, message: str = "") -> None:
+    def __init__(self, table: Table, *, once: Once = ANYTIME, message: str = "", reads: bool = False) -> None:
+        if not reads:
+            table._check_writable()  # noqa: SLF001 - the same package's; better now than behind a job
         if table.uri.startswith("memory:"):
             raise InvalidInputError(
                 f"{table.uri} is in the memory of this process, which no other can reach",
@@ -32,13 +36,18 @@ class Staging:
         self._table = table
         self._once = once
         self._message = arguments.check_message(message)
-        self.state: State = table._now()  # noqa: SLF001 - the same package's
+        self.state: State = table._now()  # noqa: SLF001
         self.tools: Tools = table._own_tools  # noqa: SLF001
 
     @property
     def site(self) -> Site:
         """What processes need; it pickles."""
-        return Site(self.tools.store, self.state.schema, self.state.version)
+        return Site(self.tools.store, self.state.schema, self.state.version, self.log)
+
+    @property
+    def log(self) -> str:
+        """The id of the table's log."""
+        return self._table._log.identity.log  # noqa: SLF001
 
     @property
     def applied(self) -> bool:
@@ -49,3 +58,8 @@ class Staging:
         """Make a version of operations whose work was done."""
         request = Request(works, self.state.version, self._once, self._message)
         return self._table._commit(request)  # noqa: SLF001
+
+    def changes(self, since: int, until: int, columns: Schema) -> Changes:
+        """What versions did to rows, as columns that may be those of another version."""
+        history = self._table._history  # noqa: SLF001
+        return Changes(self.tools, history, self.state, since=since, until=until, schema=columns)

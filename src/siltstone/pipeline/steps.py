@@ -142,7 +142,7 @@ def start_stream(task: Task, table: Table, *, every: str = "") -> StreamingQuery
     trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
     settings = task.settings
     # Spark shows options in its plans and logs, except where their names say that they are secret.
-    reach = {f"storage.{name}": value for name, value in (task.get("storage") or {}).items()}
+    reach = {f"storage_secret.{name}": value for name, value in (task.get("storage") or {}).items()}
     if task.get("commits") is not None:
         reach["commits_secret"] = task.get("commits")
     writer = stream(task, table).writeStream.format("siltstone").options(**reach)

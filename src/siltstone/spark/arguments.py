@@ -17,6 +17,14 @@ def as_table(table: Table | str) -> Table:
     )
 
 
+def check_session(spark: object) -> None:
+    """Raise where something is not a session."""
+    if not (hasattr(spark, "range") and hasattr(spark, "createDataFrame")):
+        raise InvalidInputError(
+            f"spark must be a SparkSession, got {type(spark).__name__}", hint="make one with siltstone.spark.session()"
+        )
+
+
 def check_frame(df: object) -> None:
     """Raise where something is not a DataFrame of rows that are there."""
     if not (hasattr(df, "mapInArrow") and hasattr(df, "schema")):

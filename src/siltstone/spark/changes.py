@@ -1,8 +1,8 @@
 """Streaming from a table: the rows that each version brought, or with ``changes`` all that each version did to rows.
 
 What must hold:
-- An offset is a version. A query that is restarted goes on behind the last version it processed, and a batch that
-  is read again has the same rows.
+- An offset is a version of one very table. A query that is restarted goes on behind the last version it processed,
+  and a batch that is read again has the same rows.
 - Without ``changes`` a version that deletes or replaces rows ends the query with an error: rows that a reader
   took for new would be doubled, or those that are gone would stay.
 - A table that is there when a query starts comes first, as one batch of inserts, unless ``since`` names a version.
@@ -11,9 +11,10 @@ What must hold:
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -23,29 +24,33 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from siltstone.api.staging import Staging
 from siltstone.errors import InvalidInputError, SchemaMismatchError
 from siltstone.spark.options import read_options
+from siltstone.spark.reader import checked_columns
 from siltstone.spark.types import spark_schema, to_spark
+from siltstone.table.evolve import still_reads
 from siltstone.table.output import in_batches
 from siltstone.table.reading import Reading
+from siltstone.table.schema import arrow_schema
 from siltstone.table.stream import in_order, pace_for
 from siltstone.table.tasks import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql.types import StructType
-
     from siltstone.api import Table
     from siltstone.format.rollup import Live
+    from siltstone.format.table import Schema
     from siltstone.table.staged import Site
     from siltstone.table.versions import Version
 
 STREAMING = {"changes", "since", "rows_per_batch", "versions_per_batch"}
 CHANGE, VERSION = "_change", "_version"
 _EXTRA = [pa.field(CHANGE, pa.string()), pa.field(VERSION, pa.int64())]
+Offset = dict[str, Any]
 _NOTHING = -1  # before the first version
 _PARTS_MAX = 64
 
@@ -88,14 +93,20 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._target: int | None = None
         self._table: Table | None = None
+        staging = Staging(self._open(), reads=True)
+        # Columns are told by their ids from here on, whatever is renamed, dropped or added while the query runs.
+        self._log, self._columns = staging.log, _columns(staging.state.schema, schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None}  # tasks open it themselves, where they need it
 
     # -- at the driver -----------------------------------------------------------------------------
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before everything, or the version that ``since`` names."""
         if self._since is None:
-            return {"version": _NOTHING}
-        return {"version": self._open().at(version=self._since).version}
+            return self._offset(_NOTHING)
+        return self._offset(self._open().at(version=self._since).version)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """How much a batch may have, if the options say so."""
@@ -107,27 +118,29 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Note where a query that takes what is there now ends."""
         self._target = self._open().version
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """The version up to which the next batch goes."""
         newest = self._open().version if self._target is None else self._target
-        since = start["version"]
-        if newest <= since:
+        since = self._version_of(start, newest)
+        if newest == since:
             return start
         if isinstance(limit, ReadAllAvailable) or since == _NOTHING:
-            return {"version": newest}
+            return self._offset(newest)
         if isinstance(limit, ReadMaxFiles):
-            return {"version": min(newest, since + limit.max_files)}
-        return {"version": self._filled(since, newest, limit)}
+            return self._offset(min(newest, since + limit.max_files))
+        return self._offset(self._filled(since, newest, limit))
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The newest version."""
-        return {"version": self._open().version}
+        return self._offset(self._open().version)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """What tasks read for a batch."""
-        since, until = start["version"], end["version"]
+        newest = self._open().version
+        since, until = self._version_of(start, newest), self._version_of(end, newest)
         if since >= until:
             return []
+        self._check_columns(until)
         if since == _NOTHING:
             return self._whole(until)
         self._check(since, until)
@@ -139,6 +152,28 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._table is not None:
             self._table.close()
             self._table = None
+
+    def _offset(self, version: int) -> Offset:
+        return {"version": version, "table": self._log}
+
+    def _version_of(self, offset: Offset, newest: int) -> int:
+        """The version of an offset, which must be one of this very table."""
+        version = int(offset["version"])
+        if offset.get("table", self._log) != self._log or version > newest:
+            raise InvalidInputError(
+                f"{self._place.uri} is another table than the one that this query has read up to version {version}",
+                hint="start the query anew with another checkpointLocation",
+            )
+        return version
+
+    def _check_columns(self, version: int) -> None:
+        """Refuse versions in which a column of this stream is gone, or holds what its type does not."""
+        then = Staging(self._open().at(version=version), reads=True).state.schema
+        if not still_reads(then, self._columns):
+            raise SchemaMismatchError(
+                f"columns of this stream were dropped or made another type by version {version}",
+                hint="start the query again: it goes on with the columns of now",
+            )
 
     def _open(self) -> Table:
         if self._table is None:
@@ -172,11 +207,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _whole(self, version: int) -> list[InputPartition]:
-        staging = Staging(self._open().at(version=version))
+        staging = Staging(self._open().at(version=version), reads=True)
         lives = staging.state.fragments.select(None)
         width = max(1, -(-len(lives) // _PARTS_MAX))
         return [
-            RowsPart(staging.site, tuple(lives[start : start + width]), version)
+            RowsPart(replace(staging.site, schema=self._columns), tuple(lives[start : start + width]), version)
             for start in range(0, len(lives), width)
         ]
 
@@ -191,21 +226,24 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, ChangesPart):
             raise InvalidInputError(f"this is no part of a stream: {type(partition).__name__}")
         with self._place.open() as table:
-            for batch in table.changes(partition.since, partition.until).to_batches():
+            changes = Staging(table, reads=True).changes(partition.since, partition.until, self._columns)
+            for batch in changes.to_batches():
                 yield from self._as_asked(pa.Table.from_batches([batch]), partition.until)
 
     def _as_asked(self, rows: pa.Table, version: int) -> list[pa.RecordBatch]:
         if CHANGE not in rows.column_names and self._changes:
             rows = rows.append_column(_EXTRA[0], pa.repeat("insert", rows.num_rows))
             rows = rows.append_column(_EXTRA[1], pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
-        lacking = [name for name in self._schema.names if name not in rows.column_names]
-        if lacking:
-            raise SchemaMismatchError(
-                f"version {version} has no column {lacking[0]!a}, which this stream began with",
-                hint="columns were changed; start the query anew with another checkpointLocation and option since",
-            )
         found: list[pa.RecordBatch] = to_spark(rows.select(self._schema.names), self._schema).to_batches()
         return found
+
+
+def _columns(columns: Schema, schema: StructType) -> Schema:
+    """The columns of a table that a stream reads; they must be there, and of the types that Spark was told."""
+    plain = StructType([one for one in schema.fields if one.name not in {CHANGE, VERSION}])
+    names = checked_columns(plain, arrow_schema(columns))
+    chosen = tuple(one for one in columns.fields if one.name in names or one.id in columns.key)
+    return msgspec.structs.replace(columns, fields=chosen)
 
 
 def _rows(part: RowsPart) -> Iterator[pa.Table]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.api.staging import Staging
 from siltstone.errors import ConflictError, InvalidInputError
-from siltstone.spark.arguments import as_table
+from siltstone.spark.arguments import as_table, check_session
 from siltstone.spark.workers import run_tasks
 from siltstone.table.compact_plan import GROUP_ROWS
 from siltstone.table.compact_spread import plan_slices, rewrite_slice, to_works
@@ -27,6 +27,7 @@ def compact(spark: SparkSession, table: Table | str, *, rows_target: int = ROWS_
     Rows stay as they are, also those that others delete meanwhile stay deleted. Raises ConflictError where another
     compaction was first with all of it.
     """
+    check_session(spark)
     if type(rows_target) is not int or not 1 <= rows_target <= GROUP_ROWS:
         raise InvalidInputError(
             f"rows_target must be a whole number from 1 to {GROUP_ROWS}, got {ascii(rows_target)[:60]}",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -209,12 +210,17 @@ def _column(kept: Kept | None, field: Field, wanted: st.StructField) -> Column:
     """A column of the table, from the one that a file has."""
     if kept is None:
         # Written so that the column may be null: its type must not depend on which files a version has.
-        found = F.when(F.lit(True), F.lit(field.default).cast(wanted.dataType))
+        found = F.when(F.lit(True), _literal(field.default).cast(wanted.dataType))
     else:
         found = F.col(quoted(kept.name))
         if kept.type != wanted.dataType:
             found = found.cast(wanted.dataType)
     return found.alias(wanted.name)
+
+
+def _literal(value: float | str | bool | None) -> Column:  # noqa: FBT001 - any value that a default may have
+    # A whole number above Java's longest is a decimal there.
+    return F.lit(Decimal(value) if type(value) is int and value >= 2**63 else value)
 
 
 # -- what files hold -------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ What must hold:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from siltstone.api import open_table
 from siltstone.errors import InvalidInputError
+from siltstone.store.options import is_plain_option
 from siltstone.table import arguments
 from siltstone.table.types import shown
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from siltstone.api import Table
 
 STORAGE = "storage."
+SECRET_STORAGE = "storage_secret."  # noqa: S105 - the same, under a name that Spark hides
+_HIDDEN = re.compile(r"secret|password|token|credential")  # names whose values Spark hides, in lower case
+_NO_SECRET = re.compile(r"(aws_)?access_key(_id)?")
 _SPARK_OWN = {"path", "checkpointlocation", "queryname", "mergeschema", "outputmode"}
 PLACE = {"path", "commits", "commits_secret"}
 READING = {"version", "tag", "where", "fresh"}
@@ -81,15 +86,13 @@ class Options:
 def read_options(given: Mapping[str, str], *, known: set[str]) -> Options:
     """Look at options; ``known`` are the names that make sense here besides those of the place."""
     options = {name.lower(): value for name, value in given.items()}
-    storage = tuple(
-        sorted((name[len(STORAGE) :], value) for name, value in options.items() if name.startswith(STORAGE))
-    )
-    rest = {name: value for name, value in options.items() if not name.startswith(STORAGE)}
+    storage = _storage(options)
+    rest = {name: value for name, value in options.items() if not name.startswith((STORAGE, SECRET_STORAGE))}
     for name in sorted(rest):
         if name not in known | PLACE | _SPARK_OWN:
             raise InvalidInputError(
                 f"there is no option {shown(name)} here",
-                hint=f"known: {', '.join(sorted(known | PLACE))} and {STORAGE}NAME",
+                hint=f"known: {', '.join(sorted(known | PLACE))} and {STORAGE}NAME, {SECRET_STORAGE}NAME",
             )
     uri = rest.get("path")
     if not uri:
@@ -97,13 +100,32 @@ def read_options(given: Mapping[str, str], *, known: set[str]) -> Options:
     return Options(Place(uri, _commits(rest), storage), {name: one for name, one in rest.items() if name not in PLACE})
 
 
+def _storage(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The options of the store, of which those that are secret must have names that Spark hides."""
+    found: dict[str, str] = {}
+    for name, value in options.items():
+        prefix = next((one for one in (STORAGE, SECRET_STORAGE) if name.startswith(one)), None)
+        if prefix is None:
+            continue
+        plain = name.removeprefix(prefix)
+        if prefix == STORAGE and not (is_plain_option(plain) or _HIDDEN.search(plain) or _NO_SECRET.fullmatch(plain)):
+            raise InvalidInputError(
+                f"option {shown(name)} may be a secret, which Spark would write to its event log",
+                hint=f"pass it as {SECRET_STORAGE}{plain}, which Spark hides",
+            )
+        if plain in found:
+            raise InvalidInputError(f"storage option {shown(plain)} is given twice", hint="give it once")
+        found[plain] = value
+    return tuple(sorted(found.items()))
+
+
 def _commits(options: Mapping[str, str]) -> str | None:
     plain, secret = options.get("commits"), options.get("commits_secret")
     if plain is not None and secret is not None:
         raise InvalidInputError("options commits and commits_secret are both given", hint="give one of them")
-    if plain is not None and "@" in plain.partition("://")[2].partition("/")[0]:
-        user = plain.partition("://")[2].partition("@")[0]
-        if ":" in user:
+    if plain is not None:
+        rest = plain.partition("://")[2]
+        if ":" in rest.rpartition("@")[0] or _HIDDEN.search(rest.partition("?")[2].lower()):
             raise InvalidInputError(
                 "option commits holds a password, which Spark would write to its event log",
                 hint="pass the URI as option commits_secret, which Spark hides, or leave the password out of it",

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from siltstone.errors import InvalidInputError
-from siltstone.spark.arguments import as_table
+from siltstone.spark.arguments import as_table, check_session
 from siltstone.spark.native import choose, read_native, union
 from siltstone.spark.parts import Job, make_job, make_parts, read_pickled
 from siltstone.spark.sparksql import quoted, translate
@@ -89,10 +89,7 @@ def read(
 
 
 def _check(spark: object, *, fresh: object, plan: object, pinned: bool) -> None:
-    if not (hasattr(spark, "range") and hasattr(spark, "createDataFrame")):
-        raise InvalidInputError(
-            f"spark must be a SparkSession, got {type(spark).__name__}", hint="make one with siltstone.spark.session()"
-        )
+    check_session(spark)
     if arguments.check_flag(fresh, "fresh") and pinned:
         raise InvalidInputError(
             "fresh=True asks for the newest rows, and version= or tag= for older ones", hint="give one of them"

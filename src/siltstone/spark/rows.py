@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from siltstone.api.staging import Staging
-from siltstone.spark.arguments import as_table
+from siltstone.spark.arguments import as_table, check_session
 from siltstone.spark.workers import run_tasks
 from siltstone.table import arguments
 from siltstone.table.operations import Delete
@@ -30,6 +30,7 @@ def delete(
     spark: SparkSession, table: Table | str, where: str | None, *, once: str | None = None, message: str = ""
 ) -> Version:
     """Delete the rows that match a SQL condition, as one version; None deletes all."""
+    check_session(spark)
     where = arguments.check_where(where)
     staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
     work = Delete(where, staging.state.schema)
@@ -51,17 +52,19 @@ def update(
     message: str = "",
 ) -> Version:
     """Give columns new values (SQL expressions) in the rows that match a condition, as one version."""
+    check_session(spark)
     values, where = arguments.check_values(values), arguments.check_where(where)
     staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
-    schema, base = staging.state.schema, staging.state.version
-    Update(values, where, schema, base=base)  # bad input is told before a job starts
+    schema, site = staging.state.schema, staging.site
+    work = partial(Update, values, where, schema, base=site.base, moment=site.moment)
+    work()  # bad input is told before a job starts
     if staging.applied:
         return staging.commit([])
     lives = {live.fragment.name: live for live in _near(staging, where)}
-    found = run_tasks(spark, list(lives.values()), partial(_choose, staging.site, where, dict(values)))
+    found = run_tasks(spark, list(lives.values()), partial(_choose, site, where, dict(values)))
     copied = [as_copied(staging.tools, schema, lives[one.name], one) for one in found if one.copied]
     rows = {one.name: one.rows for one in found} if where is not None else {}
-    return staging.commit([Update(values, where, schema, base=base, found=rows, copied=copied)])
+    return staging.commit([work(found=rows, copied=copied)])
 
 
 def _near(staging: Staging, where: str | None) -> list[Live]:

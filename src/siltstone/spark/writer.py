@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from siltstone.api import create_table
 from siltstone.api.staging import Staging
-from siltstone.errors import ConflictError, InternalError, InvalidInputError, NotFoundError
+from siltstone.errors import ConflictError, CorruptionError, InternalError, InvalidInputError, NotFoundError
 from siltstone.spark.options import WRITING, Options, Place, read_options
 from siltstone.spark.types import arrow_of
 from siltstone.table import arguments
@@ -90,7 +90,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._place = given.place
         self._operation = _operation(given, overwrite=overwrite)
         self._message = arguments.check_message(given.text("message"))
-        _check_key(_open_or_create(given, schema), self._operation)
+        table = _open_or_create(given, schema)
+        _check_key(table, self._operation)
+        self._log = Staging(table).log
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: write the rows of a partition as fragments."""
@@ -98,7 +100,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty(QUERY) if context is not None else None
         if not query:
             raise InternalError("Spark does not say which query this task belongs to")
-        site = Staging(_handle(self._place)).site
+        site = _site(self._place, self._log)
         return Written(site, stage_rows(site, iterator, twice="refuse"), query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -117,6 +119,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _commit(staging: Staging, operation: str, written: Sequence[Written]) -> None:
     schemas = {one.site.schema for one in written if one.staged.fragments}
+    if {one.site.log for one in written} - {staging.log}:
+        raise ConflictError("another table was made at this place meanwhile", hint="nothing was changed; run it again")
     if len(schemas) > 1:
         raise ConflictError("columns were changed while tasks were writing", hint="nothing was changed; run it again")
     schema = schemas.pop() if schemas else staging.state.schema
@@ -152,18 +156,37 @@ def _check_key(table: Table, operation: str) -> None:
 
 def _open_or_create(options: Options, schema: StructType) -> Table:
     """The table, which is made of the columns of the rows where there is none."""
+    names = options.text("key")
+    key = [one.strip() for one in names.split(",")] if names else None
     try:
-        return options.place.open()
+        table = options.place.open()
     except NotFoundError:
-        names = options.text("key")
         return create_table(
             options.place.uri,
             schema=arrow_of(schema),
-            key=[one.strip() for one in names.split(",")] if names else None,
+            key=key,
             commits=options.place.commits,
             storage_options=dict(options.place.storage) or None,
             exist_ok=True,
         )
+    if key is not None and tuple(key) != table.key:
+        raise InvalidInputError(
+            f"option key says {shown(', '.join(key))}, the table's key is {shown(', '.join(table.key) or 'none')}",
+            hint="leave the option out where the table is there",
+        )
+    return table
+
+
+def _site(place: Place, log: str) -> Site:
+    """What a task needs. A handle that was kept from a table that is gone by now is thrown away."""
+    try:
+        site = Staging(_handle(place)).site
+    except CorruptionError:
+        site = None
+    if site is None or site.log != log:
+        _handle.cache_clear()
+        site = Staging(_handle(place)).site
+    return site
 
 
 @lru_cache(HANDLES_MAX)

@@ -147,7 +147,11 @@ def resolve_options(options: Mapping[str, str] | None, known: frozenset[str]) ->
 def scrub(text: str, options: Mapping[str, str]) -> str:
     """``text`` without the value of any option that could be a secret."""
     for name, value in options.items():
-        plain = name.removeprefix("aws_").removeprefix("azure_storage_").removeprefix("google_") in PLAIN_OPTIONS
-        if not plain and len(value) > 3 and value in text:
+        if not is_plain_option(name) and len(value) > 3 and value in text:
             text = text.replace(value, "***")
     return text
+
+
+def is_plain_option(name: str) -> bool:
+    """Whether a storage option can't be a secret."""
+    return name.removeprefix("aws_").removeprefix("azure_storage_").removeprefix("google_") in PLAIN_OPTIONS

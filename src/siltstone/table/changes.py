@@ -26,7 +26,7 @@ from siltstone.table.schema import arrow_type, first_names
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from siltstone.format.table import Change
+    from siltstone.format.table import Change, Schema
     from siltstone.table.history import History
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
@@ -37,7 +37,8 @@ STEPS_TOGETHER = 512  # versions whose entries are held at once
 class Changes(Output):
     """What ``table.changes()`` returns: rows with ``_change`` and ``_version`` behind their columns.
 
-    ``_change`` is insert, delete, update_before or update_after. Columns are those of version ``until``.
+    ``_change`` is insert, delete, update_before or update_after. Columns are those of version ``until``, unless
+    ``schema`` has those of another one.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Changes(Output):
         since: int,
         until: int | None = None,
         columns: Sequence[str] | None = None,
+        schema: Schema | None = None,
     ) -> None:
         newest = state.version
         last = newest if until is None else check_version(until, newest=newest, what="until")
@@ -62,7 +64,8 @@ class Changes(Output):
         self._history = history
         self._end = state if last == newest else history.at(last)
         self._start = self._end if first == last else history.at(first)
-        self._fields = chosen_fields(self._end.schema, columns)
+        self._schema = schema or self._end.schema
+        self._fields = chosen_fields(self._schema, columns)
 
     @property
     def since(self) -> int:
@@ -91,7 +94,7 @@ class Changes(Output):
         Raises TruncatedError (a version was collected meanwhile), CorruptionError and MissingObjectError (the error
         names the file), InvalidInputError (a column was made narrower since, and a value does not fit).
         """
-        feed = Feed(self._tools, self._end.schema, self._fields, self.schema)
+        feed = Feed(self._tools, self._schema, self._fields, self.schema)
         return in_batches(feed.rows(self._steps()))
 
     def _steps(self) -> Iterator[tuple[Change, State, State]]:

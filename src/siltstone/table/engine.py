@@ -3,6 +3,7 @@
 What must hold:
 - Text is parsed as one expression or one query and checked before it is evaluated; no text opens a file.
 - Names of columns and tables are as they were given, upper and lower case apart.
+- What the clock gives is told by the caller: it is the same wherever, and however often, text is parsed.
 - An error of DataFusion, and a panic in it, becomes a ``SiltstoneError``.
 """
 
@@ -12,7 +13,7 @@ import importlib
 import os
 import re
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -67,6 +68,15 @@ _RULES = (
 )  # fmt: skip
 
 
+_CLOCK = {
+    "now": pa.timestamp("ns", "+00:00"),
+    "current_timestamp": pa.timestamp("ns", "+00:00"),
+    "current_date": pa.date32(),
+    "today": pa.date32(),
+    "current_time": pa.time64("ns"),
+}
+
+
 class Parsed(NamedTuple):
     """An expression with its constants folded, the type of its values, and what it is made of."""
 
@@ -111,12 +121,14 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-@cache
 def _planner() -> SessionContext:
     context = datafusion().SessionContext(config().with_target_partitions(1))
     for rule in _RULES:
         context.remove_optimizer_rule(rule)
     return context
+
+
+_shared_planner = cache(_planner)
 
 
 @cache
@@ -135,7 +147,22 @@ def _changing() -> frozenset[str]:
 
 @lru_cache(maxsize=32)
 def _empty(schema: pa.Schema) -> DataFrame:
-    return _planner().read_batches([_no_rows(schema)])
+    return _shared_planner().read_batches([_no_rows(schema)])
+
+
+def _empty_at(moment: int, schema: pa.Schema) -> DataFrame:
+    """As ``_empty``, in a session where the clock stands still: DataFusion's own is that of the frame's making."""
+    planner = _planner()
+    time = pa.array([moment], pa.timestamp("ns"))
+    for name, kind in _CLOCK.items():
+        # Called once, for the one row that constants are folded on.
+        function = partial(_same, time.cast(kind, safe=False))
+        planner.register_udf(datafusion().udf(function, [], kind, "immutable", name))
+    return planner.read_batches([_no_rows(schema)])
+
+
+def _same(value: pa.Array) -> pa.Array:
+    return value
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
@@ -150,13 +177,19 @@ def plain(schema: pa.Schema) -> pa.Schema:
 # -- parsing -------------------------------------------------------------------------------------
 
 
-def parse(text: str, schema: pa.Schema, *, what: str) -> Parsed:
-    """Parse one expression over the columns of a plain schema; ``what`` is how errors call it."""
+def parse(text: str, schema: pa.Schema, *, what: str, moment: int | None = None) -> Parsed:
+    """Parse one expression over the columns of a plain schema; ``what`` is how errors call it.
+
+    The clock gives ``moment``, in nanoseconds since 1970. Without one, what it gives means nothing.
+    """
     check_text(text, what=what)
     with words(what, text, schema.names):
         frame = _empty(schema)
         expr = frame.parse_sql_expr(text)
         functions = _check_parts(expr, what=what, text=text)
+        if moment is not None and not functions.isdisjoint(_CLOCK):
+            frame = _empty_at(moment, schema)
+            expr = frame.parse_sql_expr(text)
         selected = frame.select(expr.alias("value"))
         kind = selected.schema().field(0).type
         folded = selected.optimized_logical_plan().to_variant()

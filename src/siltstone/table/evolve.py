@@ -139,7 +139,11 @@ def takes(now: Schema, written: Schema) -> bool:
     if now == written:
         return True
     ids = {one.name: one.id for one in now.fields}
-    return still_reads(written, now) and all(ids.get(one.name) == one.id for one in written.fields)
+    return (
+        now.key == written.key
+        and still_reads(written, now)
+        and all(ids.get(one.name) == one.id for one in written.fields)
+    )
 
 
 def still_reads(written: Schema, now: Schema) -> bool:

@@ -11,6 +11,7 @@ What must hold:
 from __future__ import annotations
 
 import operator
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -142,14 +143,15 @@ class Assignments:
         return [pa.record_batch([pa.nulls(table.num_rows)], names=["_"])]
 
 
-def parse_assignments(texts: Mapping[str, str], schema: pa.Schema) -> Assignments:
-    """Parse the new values of columns.
+def parse_assignments(texts: Mapping[str, str], schema: pa.Schema, *, moment: int | None = None) -> Assignments:
+    """Parse the new values of columns. For now() and the like it is ``moment``, in nanoseconds since 1970, or now.
 
     Raises:
         InvalidInputError: a column is not there, or its value is no SQL expression over one row that it could hold.
     """
     if not texts:
         raise InvalidInputError("no column is given a new value", hint='for example {"price": "price * 2"}')
+    moment = time.time_ns() if moment is None else moment
     columns = engine.plain(schema)
     values, read = [], frozenset[str]()
     for name, text in texts.items():
@@ -159,7 +161,7 @@ def parse_assignments(texts: Mapping[str, str], schema: pa.Schema) -> Assignment
                 hint=near_names(schema.names, str(name)),
                 column=str(name),
             )
-        parsed = engine.parse(text, columns, what=f"the new value of column {shown(name)}:")
+        parsed = engine.parse(text, columns, what=f"the new value of column {shown(name)}:", moment=moment)
         values.append(_value(schema.field(name), text, parsed))
         read |= parsed.columns
     return Assignments(read, _only(columns, read), tuple(values))

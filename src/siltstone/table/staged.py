@@ -10,6 +10,7 @@ What must hold:
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -49,6 +50,8 @@ class Site:
     store: Store = field(repr=False)
     schema: Schema
     base: int  # the version that the work starts from
+    log: str = ""  # the id of its log: tables come and go at one place
+    moment: int = field(default_factory=time.time_ns, compare=False)  # that now() is in all processes
 
     def tools(self) -> Tools:
         """The readers of this process; they stay for the next task."""
@@ -224,7 +227,7 @@ def choose(site: Site, live: Live, where: str | None, values: Mapping[str, str] 
         rows = rows[~tools.vectors.read(live.vector, live.fragment).mask()[rows]]
     if values is None or not len(rows):
         return found
-    done = copy_rows(tools, site.schema, values, [(live.fragment, rows)], base=site.base)
+    done = copy_rows(tools, site.schema, values, [(live.fragment, rows)], base=site.base, moment=site.moment)
     return found._replace(copied=done.inserted.fragments, left=row_set(rows, rows=live.fragment.rows))
 
 

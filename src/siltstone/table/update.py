@@ -3,10 +3,12 @@
 What must hold:
 - Run again on a newer version, an update writes only what was not written before: rows that were found before and
   are still there keep their copies, those that are gone lose them.
+- now() and the like are one moment for all rows, whichever run or process writes them.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -84,10 +86,16 @@ class Copied:
 
 
 def copy_rows(
-    tools: Tools, schema: Schema, values: Mapping[str, str], found: Sequence[tuple[Fragment, np.ndarray]], *, base: int
+    tools: Tools,
+    schema: Schema,
+    values: Mapping[str, str],
+    found: Sequence[tuple[Fragment, np.ndarray]],
+    *,
+    base: int,
+    moment: int,
 ) -> Copied:
-    """Write some rows of fragments with new values."""
-    assignments = parse_assignments(values, arrow_schema(schema))
+    """Write some rows of fragments with new values; ``moment`` is when now() is, in nanoseconds since 1970."""
+    assignments = parse_assignments(values, arrow_schema(schema), moment=moment)
 
     def rows() -> Iterator[pa.Table]:
         for fragment, numbers in found:
@@ -100,7 +108,7 @@ def copy_rows(
 
 
 class Update(Filtered):
-    """Columns of rows get new values. ``found`` and ``copied`` are what was done already."""
+    """Columns of rows get new values. ``found`` and ``copied`` are what was done already, at ``moment``."""
 
     operation = "update"
 
@@ -111,12 +119,14 @@ class Update(Filtered):
         schema: Schema,
         *,
         base: int,
+        moment: int | None = None,
         found: Mapping[str, RowSet] | None = None,
         copied: Sequence[Copied] = (),
     ) -> None:
         super().__init__(where, schema, found=found)
         self._values = dict(values)
         self._base = base
+        self._moment = time.time_ns() if moment is None else moment
         self._copied = list(copied)
         parse_assignments(self._checked(schema), arrow_schema(schema))
 
@@ -140,7 +150,8 @@ class Update(Filtered):
         inserted = self._kept(draft, wanted)
         rest = list(self._not_copied(found))
         if rest:
-            done = copy_rows(draft.tools, draft.schema, self._checked(draft.schema), rest, base=self._base)
+            values = self._checked(draft.schema)
+            done = copy_rows(draft.tools, draft.schema, values, rest, base=self._base, moment=self._moment)
             self._copied.append(done)
             inserted.append(done.inserted)
         for live, rows in found:
