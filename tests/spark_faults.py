@@ -14,6 +14,7 @@ from siltstone.spark.source import SiltstoneSource
 from siltstone.spark.writer import BatchWriter, StreamWriter
 
 STALL_S = 60.0
+KILLED_S = 5.0  # until a process that was killed is gone, and what hangs on it
 
 
 def is_first(marker: str) -> bool:
@@ -27,7 +28,7 @@ def is_first(marker: str) -> bool:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    time.sleep(STALL_S)  # whoever is killed from outside does nothing more
+    time.sleep(KILLED_S)  # whoever is killed from outside does nothing more
 
 
 def parent_of(pid: int) -> int:
