@@ -6,6 +6,7 @@ On a cluster of two workers. Orphans are allowed, a row too many or too few is n
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -34,7 +35,9 @@ SPECULATION = {
 }
 # The executors of a driver that was killed go when the master notices: nobody waits for all cores to be free.
 AT_ONCE = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "1s"}
-POINTS = ["task wrote", "before commit", "after commit", "append, after"]
+POINTS = ["task wrote", "append, after"]  # before the commit, and behind it; a driver on a cluster takes half a minute
+if "SILTSTONE_TEST_SECONDS" in os.environ:
+    POINTS += ["before commit", "after commit", "append, before"]
 
 
 def answers(text: str) -> list[dict]:
