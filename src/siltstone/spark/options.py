@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from siltstone.api import open_table
 from siltstone.errors import InvalidInputError
 from siltstone.store.options import is_plain_option
-from siltstone.table import arguments
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
@@ -131,8 +130,3 @@ def _commits(options: Mapping[str, str]) -> str | None:
                 hint="pass the URI as option commits_secret, which Spark hides, or leave the password out of it",
             )
     return plain if plain is not None else secret
-
-
-def check_where(text: str | None) -> str | None:
-    """A filter."""
-    return arguments.check_where(text)

@@ -13,7 +13,7 @@ from siltstone.table.operations import Delete
 from siltstone.table.predicate import parse_predicate
 from siltstone.table.reading import Reading
 from siltstone.table.schema import arrow_schema
-from siltstone.table.staged import Chosen, Site, as_copied, choose
+from siltstone.table.staged import as_copied, choose
 from siltstone.table.update import Update
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def delete(
     if staging.applied:
         return staging.commit([])
     if where is not None:
-        found = run_tasks(spark, _near(staging, where), partial(_choose, staging.site, where, None))
+        found = run_tasks(spark, _near(staging, where), partial(choose, staging.site, where=where))
         work = Delete(where, staging.state.schema, found={one.name: one.rows for one in found})
     return staging.commit([work])
 
@@ -61,7 +61,7 @@ def update(
     if staging.applied:
         return staging.commit([])
     lives = {live.fragment.name: live for live in _near(staging, where)}
-    found = run_tasks(spark, list(lives.values()), partial(_choose, site, where, dict(values)))
+    found = run_tasks(spark, list(lives.values()), partial(choose, site, where=where, values=dict(values)))
     copied = [as_copied(staging.tools, schema, lives[one.name], one) for one in found if one.copied]
     rows = {one.name: one.rows for one in found} if where is not None else {}
     return staging.commit([work(found=rows, copied=copied)])
@@ -72,7 +72,3 @@ def _near(staging: Staging, where: str | None) -> list[Live]:
     schema = staging.state.schema
     predicate = None if where is None else parse_predicate(where, arrow_schema(schema))
     return Reading(staging.tools, schema, (), predicate).choose(staging.state.fragments)
-
-
-def _choose(site: Site, where: str | None, values: Mapping[str, str] | None, live: Live) -> Chosen:
-    return choose(site, live, where, values)

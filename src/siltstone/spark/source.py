@@ -15,10 +15,11 @@ from pyspark.sql.datasource import DataSource
 
 from siltstone.errors import InvalidInputError
 from siltstone.spark.changes import STREAMING, ChangesReader, stream_schema
-from siltstone.spark.options import READING, check_where, read_options
+from siltstone.spark.options import READING, read_options
 from siltstone.spark.reader import TableReader
 from siltstone.spark.types import spark_schema
 from siltstone.spark.writer import BatchWriter, StreamWriter
+from siltstone.table import arguments
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -48,7 +49,7 @@ class SiltstoneSource(DataSource):
 
     def reader(self, schema: StructType) -> TableReader:
         options = self._read_options()
-        return TableReader(self._open(options), schema, where=check_where(options.text("where")))
+        return TableReader(self._open(options), schema, where=arguments.check_where(options.text("where")))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
         return BatchWriter(self.options, schema, overwrite=overwrite)

@@ -15,12 +15,11 @@ from siltstone.api.staging import Staging
 from siltstone.errors import InvalidInputError
 from siltstone.spark.arguments import as_table, check_frame
 from siltstone.spark.workers import run_on_rows, run_tasks
-from siltstone.spark.write import stage_batches
 from siltstone.table import arguments
 from siltstone.table.near import near_fragments
 from siltstone.table.operations import Upsert
 from siltstone.table.schema import key_fields
-from siltstone.table.staged import Met, Site, as_matched, gather, meet
+from siltstone.table.staged import Met, Site, as_matched, gather, meet, stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +48,7 @@ def upsert(df: DataFrame, table: Table | str, *, once: str | None = None, messag
     if staging.applied:
         return staging.commit([])
     rows = brought_together(df, staging.state.schema)
-    staged = run_on_rows(rows, partial(stage_batches, staging.site, twice="refuse"))
+    staged = run_on_rows(rows, partial(stage_rows, staging.site, twice="refuse"))
     inserted = gather(staging.tools, staging.state.schema, staged)
     matched = _matched(df.sparkSession, staging, inserted)
     return staging.commit([Upsert(inserted, matched=matched)])

@@ -15,16 +15,12 @@ from siltstone.spark.arguments import as_table, check_frame
 from siltstone.spark.workers import run_on_rows
 from siltstone.table import arguments
 from siltstone.table.operations import Append, Overwrite
-from siltstone.table.staged import Site, Staged, gather, stage_rows
+from siltstone.table.staged import gather, stage_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from siltstone.api import Table
-    from siltstone.table.inserts import Twice
     from siltstone.table.versions import Version
 
 
@@ -47,10 +43,5 @@ def _write(df: DataFrame, table: Table | str, kind: Any, *, once: str | None, me
     staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
     if staging.applied:
         return staging.commit([])
-    staged = run_on_rows(df, partial(stage_batches, staging.site, twice="refuse"))
+    staged = run_on_rows(df, partial(stage_rows, staging.site, twice="refuse"))
     return staging.commit([kind(gather(staging.tools, staging.state.schema, staged))])
-
-
-def stage_batches(site: Site, batches: Iterator[pa.RecordBatch], *, twice: Twice) -> Staged:
-    """Write the rows of a partition as fragments."""
-    return stage_rows(site, batches, twice=twice)
