@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import siltstone
 from places import Places
 from services import Azurite, Etcd, MariaDB, Ministack, PostgreSQL, Redis, SeaweedFS, Services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 
 # Tests that start Spark: one process of several runs them all, one after another. A JVM and its workers take all cores
@@ -28,6 +32,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SPARK):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A classic session on two threads of this process's own JVM: one for all tests, whoever asks first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # workers import the faults that tests ask for
+        made = siltstone.spark.session(master="local[2]", app="siltstone-tests")
+    yield made
+    made.stop()
 
 
 @pytest.fixture(scope="session")

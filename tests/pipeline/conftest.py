@@ -1,4 +1,4 @@
-"""A Spark session, and files that arrive."""
+"""Files that arrive, and a pipeline that takes them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,12 @@ import siltstone
 from siltstone.pipeline import load_pipeline, run_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from siltstone.api import Table
     from siltstone.pipeline import Report
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    made = siltstone.spark.session(master="local[2]", app="siltstone-tests")
-    yield made
-    made.stop()
 
 
 class Yard(NamedTuple):

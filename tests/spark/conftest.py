@@ -1,4 +1,4 @@
-"""Spark of every kind: a session in this process, one through Spark Connect, and a cluster of two workers.
+"""Spark of other kinds than the session of this process: one through Spark Connect, and a cluster of two workers.
 
 Each starts when a test first asks for it, once per test run. A process speaks to Spark in one way at a time: a test
 asks for ``spark`` or for ``connect``, never for both.
@@ -11,23 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-import siltstone
 import spark_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A classic session on two threads of this process's own JVM."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(spark_cluster.TESTS))  # workers import the faults that tests ask for
-        made = siltstone.spark.session(master="local[2]", app="siltstone-tests")
-    yield made
-    made.stop()
 
 
 @pytest.fixture(scope="session")
