@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 import floor
+import wal
 from checker import check
 
-MODELS = {"floor": floor.VARIANTS}
+MODELS = {"floor": floor.VARIANTS, "wal": wal.VARIANTS}
 
 
 def main() -> int:

@@ -42,6 +42,15 @@ TESTS = Path(__file__).parent
 SPARK_HOME = Path(pyspark.__file__).parent
 DRIVER_SECONDS_MAX = 240.0
 EXECUTOR_MB = 512
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.quantile": "0.5",
+    "spark.task.maxFailures": "4",
+}
+# The executors of a driver that was killed go when the master notices: nobody waits for all cores to be free.
+AT_ONCE = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "1s"}
 _MASTER = "SILTSTONE_TEST_MASTER"
 _CONFIG = "SILTSTONE_TEST_CONFIG"
 
@@ -76,6 +85,11 @@ def run(
     if driver.returncode != 0:
         raise AssertionError(f"the driver ended with {driver.returncode}\n{out}\n{err}")
     return subprocess.CompletedProcess(driver.args, driver.returncode, out, err)
+
+
+def answers(text: str) -> list[dict]:
+    """The JSON lines of what a driver printed."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
 def _clean() -> dict[str, str]:

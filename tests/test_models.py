@@ -23,6 +23,7 @@ def load(name: str):
 
 check = load("checker").check
 FLOOR = load("floor").VARIANTS
+WAL = load("wal").VARIANTS
 
 
 @pytest.mark.parametrize("variant", FLOOR)
@@ -31,3 +32,12 @@ def test_floor__each_variant__holds_exactly_when_it_must(variant):
     verdict = check(model)
     assert verdict.holds is must_hold, verdict.trace
     assert verdict.states > 200
+
+
+@pytest.mark.parametrize("variant", WAL)
+def test_wal__each_variant__holds_exactly_when_it_must(variant):
+    model, must_hold = WAL[variant]
+    verdict = check(model)
+    assert verdict.holds is must_hold, (verdict.wrong, verdict.trace)
+    if must_hold:
+        assert verdict.states > 1000

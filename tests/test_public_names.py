@@ -10,6 +10,8 @@ PUBLIC_NAMES = [
     "Entry",
     "Log",
     "Mark",
+    "ShardWriter",
+    "ShardWriterConfig",
     "Table",
     "__version__",
     "check_store",

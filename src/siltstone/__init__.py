@@ -18,11 +18,15 @@ if _typing.TYPE_CHECKING:
     from siltstone.api import Table
     from siltstone.api import create_table as create
     from siltstone.api import open_table as open  # noqa: A004 - siltstone.open reads well, and nobody imports it bare
+    from siltstone.shard.config import ShardWriterConfig
+    from siltstone.shard.writer import ShardWriter
 
 __all__ = [
     "Entry",
     "Log",
     "Mark",
+    "ShardWriter",
+    "ShardWriterConfig",
     "Table",
     "__version__",
     "check_store",
@@ -38,7 +42,13 @@ __all__ = [
 ]
 
 # Tables bring Arrow with them, which takes longer to load than all the rest: whoever works with logs alone never waits.
-_TABLES = {"Table": "Table", "create": "create_table", "open": "open_table"}
+_TABLES = {
+    "ShardWriter": ("siltstone.shard.writer", "ShardWriter"),
+    "ShardWriterConfig": ("siltstone.shard.config", "ShardWriterConfig"),
+    "Table": ("siltstone.api", "Table"),
+    "create": ("siltstone.api", "create_table"),
+    "open": ("siltstone.api", "open_table"),
+}
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -46,7 +56,8 @@ def __getattr__(name: str) -> _typing.Any:
         return _importlib.import_module("siltstone.spark")
     if name not in _TABLES:
         raise AttributeError(f"module 'siltstone' has no attribute {name!r}")
-    found = getattr(_importlib.import_module("siltstone.api"), _TABLES[name])
+    module, called = _TABLES[name]
+    found = getattr(_importlib.import_module(module), called)
     globals()[name] = found
     return found
 

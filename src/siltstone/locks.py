@@ -1,28 +1,26 @@
-"""Locks that do not stay locked in the child of a fork, where the thread that held them does not exist."""
+"""Locks that do not stay locked in the child of a fork, where the thread that held them does not exist.
+
+What must hold: an interrupt (KeyboardInterrupt) never leaves one locked. Python looks for signals where a function of
+its own begins and where a call ends, so ``with`` must reach the lock without either: ``__enter__`` is C's.
+"""
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 import weakref
 
 
-class ForkLock:
+class ForkLock(_thread.RLock):  # type: ignore[misc]  # final in the stubs only
     """A mutex for a ``with`` block; a child of ``os.fork()`` finds it free."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         _every.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
     def renew(self) -> None:
         """Forget who held it."""
-        self._lock = threading.Lock()
+        self._at_fork_reinit()  # type: ignore[attr-defined]  # as threading does
 
 
 _every: weakref.WeakSet[ForkLock] = weakref.WeakSet()

@@ -24,6 +24,9 @@ The objects of one table, below its URI. A *name* is ``<base version>-<id>``:
 ``data/<name>.parquet``     a fragment
 ``vectors/<name>.bits``     the deletion vectors of one transaction
 ``rollups/<x>-<n>.arrow``   what the entries up to n amount to; x counts down, so the newest is listed first
+``shards/<s>/manifest/...`` the log of shard s's manifest, as above
+``shards/<s>/wal/...``      the log that is its WAL
+``shards/<s>/data/...``     its fragments; the number in a name is the generation
 ==========================  ==========================================================
 """
 
@@ -48,6 +51,9 @@ LOG = "log/"
 DATA = "data"
 VECTORS = "vectors"
 ROLLUPS = "rollups"
+SHARDS = "shards"
+MANIFEST = "manifest/"
+WAL = "wal/"
 
 _NUMBER_MAX = 10**POSITION_DIGITS - 1
 
@@ -197,6 +203,16 @@ def parse_rollup(key: str) -> int | None:
     """The position of a rollup's name."""
     position = parse_digits(key.removesuffix(".arrow")[-POSITION_DIGITS:])
     return position if position is not None and rollup(position) == key else None
+
+
+def shard(name: str) -> str:
+    """Where the objects of a shard are; ends in a slash."""
+    return check_key(f"{SHARDS}/{name}") + "/"
+
+
+def shard_name(map_: int, number: int) -> str:
+    """The name of one of a keyed table's shards."""
+    return f"{map_:04d}-{number:04d}"
 
 
 def _checked_name(name: str) -> str:

@@ -122,6 +122,23 @@ def reviews(tmp_path):
     return tmp_path / "reviews"
 
 
+EVENTS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+
+
+@pytest.fixture
+def events(tmp_path):
+    """A keyed table of two shards, at version 0."""
+    create_table(tmp_path / "events", schema=EVENTS, key="id", shards=2).close()
+    return tmp_path / "events"
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """A table without a key, of the same columns."""
+    create_table(tmp_path / "lines", schema=EVENTS).close()
+    return tmp_path / "lines"
+
+
 @pytest.fixture
 def process_bytes():
     """As ``process``, with what it printed as bytes."""

@@ -20,8 +20,9 @@ from sources import ROOT
 from terminals import read_terminal
 
 VERBS = (
-    "check-store", "create", "append", "upsert", "overwrite", "delete", "update", "scan", "sql", "get", "changes",
-    "log", "tag", "restore", "compact", "column", "show", "verify", "repair", "entries", "pipeline", "demo", "version",
+    "check-store", "create", "append", "upsert", "overwrite", "delete", "update", "put", "scan", "sql", "get",
+    "changes", "log", "tag", "restore", "compact", "column", "shards", "merge", "split", "tail", "show", "verify",
+    "repair", "entries", "pipeline", "demo", "version",
 )  # fmt: skip
 GROUPS = {
     "tag": ("create", "list", "delete"),
@@ -81,6 +82,10 @@ def test_help__of_each_verb__teaches_with_an_example_that_parses(verb, cli):
         ("column", "drop", "reviews", "lang"),
         ("column", "rename", "reviews", "lang", "x"),
         ("column", "widen", "reviews", "stars", "int64"),
+        ("split", "reviews", "2"),
+        ("put", "events", "-"),
+        ("shards", "events"),
+        ("merge", "events"),
         ("show", "reviews/log/identity"),
         ("verify", "reviews"),
         ("repair", "reviews"),
@@ -90,9 +95,11 @@ def test_help__of_each_verb__teaches_with_an_example_that_parses(verb, cli):
         ("version",),
     ],
 )
+@pytest.mark.usefixtures("events")
 def test_json__of_each_verb__has_the_keys_that_its_help_names(words, cli, reviews, monkeypatch):
     monkeypatch.chdir(reviews.parent)
     cli("tag", "reviews", "there")
+    cli("put", "events", stdin=b'{"id": 1}')
     result = cli(*words, "--json", stdin=b'{"id": 4}')
     assert result.code == 0, result.out
     shape = {key for key in parser().parse_args(words).shape if not key.endswith(")")}
@@ -151,6 +158,19 @@ def test_main__no_verb__usage_error(cli):
         ("check-store", "x", "--storage-option", "=value"),
         ("check-store", "x", "--storage-option", "a=1", "--storage-option", "a=2"),
         ("entries", "add", "x", "a", "b", "--op", "0" * 32),
+        ("create", "x", "--schema", "a int8", "--shards", "0"),
+        ("put",),
+        ("put", "x@3"),
+        ("put", "x", "-", "-"),
+        ("put", "x", "--batch-rows", "0"),
+        ("put", "x", "--nonsense", "rows.jsonl"),
+        ("shards", "x@3"),
+        ("merge", "x@v1"),
+        ("split", "x"),
+        ("split", "x", "none"),
+        ("tail", "x"),
+        ("tail", "x@3", "0"),
+        ("tail", "x", "0", "--from", "-1"),
     ],
 )
 def test_main__wrong_usage__code_2_and_one_line_without_traceback(words, cli, tmp_path, monkeypatch):
@@ -199,6 +219,12 @@ def test_main__wrong_usage_with_json__error_document(words, cli):
         (("restore", "no/such/dir@1"), "not-found"),
         (("compact", "no/such/dir"), "not-found"),
         (("column", "list", "no/such/dir"), "not-found"),
+        (("put", "no/such/dir"), "not-found"),
+        (("put", "dir", "no-such-file.jsonl"), "not-found"),
+        (("shards", "no/such/dir"), "not-found"),
+        (("merge", "no/such/dir"), "not-found"),
+        (("split", "no/such/dir", "2"), "not-found"),
+        (("tail", "no/such/dir", "0"), "not-found"),
         (("create", "dir", "--like", "no-such-file.csv"), "not-found"),
         (("create", "dir", "--schema", "id int65"), "invalid-input"),
         (("create", "dir", "--schema", "id int64", "--key", "nope"), "invalid-input"),

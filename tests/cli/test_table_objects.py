@@ -11,7 +11,9 @@ from siltstone.format.describe import part_of
 from siltstone.ids import SystemIds
 from siltstone.log import open_log
 
-TABLE_KEYS = {"ok", "uri", "root", "version", "rows", "fragments", "vectors", "bytes", "deep", "problems", "notes"}
+TABLE_KEYS = {
+    "ok", "uri", "root", "version", "rows", "fragments", "vectors", "bytes", "deep", "shards", "problems", "notes",
+}  # fmt: skip
 
 
 def flip(file):

@@ -8,7 +8,7 @@ from siltstone.api import open_table
 
 VERSION_KEYS = {
     "version", "time", "operation", "inserted", "updated", "deleted", "fragments_added", "fragments_removed", "once",
-    "message", "op",
+    "message", "op", "shards",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from siltstone.errors import ConflictError
 
 VERSION_KEYS = {
     "uri", "changed", "version", "time", "operation", "inserted", "updated", "deleted", "fragments_added",
-    "fragments_removed", "once", "message", "op",
+    "fragments_removed", "once", "message", "op", "shards",
 }  # fmt: skip
 HEADER = "id,lang,stars,at\n"
 
@@ -42,7 +42,7 @@ def test_create__schema_and_key__table_with_these_columns(cli, tmp_path):
     text = "id int64 not null, name string, ts timestamp[us, UTC]"
     result = cli("create", tmp_path / "t", "--schema", text, "--key", "id", "--json")
     assert result.code == 0
-    assert set(result.json) == {"uri", "version", "created", "key", "columns"}
+    assert set(result.json) == {"uri", "version", "created", "key", "columns", "shards"}
     assert (result.json["version"], result.json["created"], result.json["key"]) == (0, True, ["id"])
     assert result.json["columns"] == [
         {"name": "id", "type": "int64", "nullable": False},

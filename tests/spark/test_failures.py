@@ -14,6 +14,7 @@ import pytest
 
 import siltstone as ss
 from siltstone.testing.s3server import Faults
+from spark_cluster import AT_ONCE, SPECULATION, answers
 from spark_drivers import ROWS
 
 DRIVER = "import spark_drivers; spark_drivers.main()"
@@ -26,22 +27,9 @@ FAULTS = {
     "worker@after commit": "failed",
     "error@after commit": "failed",
 }
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "200ms",
-    "spark.speculation.multiplier": "1.2",
-    "spark.speculation.quantile": "0.5",
-    "spark.task.maxFailures": "4",
-}
-# The executors of a driver that was killed go when the master notices: nobody waits for all cores to be free.
-AT_ONCE = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "1s"}
 POINTS = ["task wrote", "append, after"]  # before the commit, and behind it; a driver on a cluster takes half a minute
 if "SILTSTONE_TEST_SECONDS" in os.environ:
     POINTS += ["before commit", "after commit", "append, before"]
-
-
-def answers(text: str) -> list[dict]:
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
 def ids(uri: str) -> list[int]:

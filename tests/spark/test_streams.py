@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -13,24 +12,10 @@ import pytest
 
 import siltstone as ss
 from spark_faults import FaultySource
+from spark_streams import ROWS, finish, stream_of, write_files
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int64())])
-FILES, ROWS = 24, 20
 RESTARTS = int(os.environ.get("SILTSTONE_TEST_RESTARTS", "20"))
-
-
-def write_files(directory, count: int, *, first: int = 0) -> None:
-    """Files of rows; each appears as a whole."""
-    directory.mkdir(exist_ok=True)
-    for number in range(first, first + count):
-        text = "".join(json.dumps({"id": number * ROWS + row, "x": number}) + "\n" for row in range(ROWS))
-        hidden = directory / f".{number}"
-        hidden.write_text(text)
-        hidden.rename(directory / f"{number:04}.json")
-
-
-def stream_of(spark, directory, *, files: int = 1):
-    return spark.readStream.schema("id long, x long").option("maxFilesPerTrigger", files).json(str(directory))
 
 
 def into(frame, uri, tmp_path, *, name: str = "siltstone", now: bool = True, mode: str = "append", **options):
@@ -38,13 +23,6 @@ def into(frame, uri, tmp_path, *, name: str = "siltstone", now: bool = True, mod
     writer = frame.writeStream.format(name).outputMode(mode).options(**options)
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     return (writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 seconds")).start(str(uri))
-
-
-def finish(query) -> None:
-    query.awaitTermination(240)
-    assert not query.isActive
-    if query.exception() is not None:
-        raise query.exception()
 
 
 def ids(table) -> list[int]:

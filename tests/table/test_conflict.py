@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from paper_tables import SCHEMA, fragment
-from siltstone.format.table import Change, Vector
+from siltstone.format.table import Change, Cursor, Sharding, Vector
 from siltstone.table.conflict import Footprint, Verdict, verdict, verdict_of_all
 
 KEEP, RERUN, CONFLICT = Verdict.KEEP, Verdict.RERUN, Verdict.CONFLICT
 MINE, OTHER = fragment(), fragment()
+CURSOR = Cursor(position=7, epoch=1, digest="ab" * 32)
 VECTOR = Vector(name=MINE.name, offset=0, length=10, rows=1)
 
 # What each of my operations depends on and touches. Those with rows to mask mask MINE.
@@ -24,6 +25,13 @@ FOOTPRINTS = {
     "restore": Footprint(whole=True, columns=True, touches=frozenset({MINE.name})),
     "compact": Footprint(rewrites=True, columns=True, touches=frozenset({MINE.name})),
     "columns": Footprint(columns=True),
+    "upsert over shards": Footprint(
+        rows=True, columns=True, touches=frozenset({MINE.name}), shards=frozenset({"0000-0000"})
+    ),
+    "merge": Footprint(rows=True, columns=True, touches=frozenset({MINE.name}), shards=frozenset({"0000-0000"})),
+    "merge of new keys": Footprint(rows=True, columns=True, shards=frozenset({"0000-0000"})),
+    "merge, no key": Footprint(columns=True, shards=frozenset({"0000-0000"})),
+    "split": Footprint(shards=frozenset({"0000-0000", "0000-0001", "0001-0000", "0001-0001"})),
     "tag": Footprint(tags=frozenset({"v1"})),
     "settings": Footprint(settings=frozenset({"a"})),
 }
@@ -48,23 +56,42 @@ LANDED = {
     "other tag": Change(operation="tag", tags={"v2": 3}),
     "same setting": Change(operation="settings", settings={"a": "1"}),
     "other setting": Change(operation="settings", settings={"b": "1"}),
+    "merge of the same shard": Change(operation="merge", add=(OTHER,), shards={"0000-0000": CURSOR}),
+    "merge of the same shard, no rows": Change(operation="merge", shards={"0000-0000": CURSOR}),
+    "merge of another shard": Change(operation="merge", add=(OTHER,), shards={"0000-0001": CURSOR}),
+    "merge of another shard in mine": Change(
+        operation="merge", add=(OTHER,), mask={MINE.name: VECTOR}, shards={"0000-0001": CURSOR}
+    ),
+    "merge of another shard, no rows": Change(operation="merge", shards={"0000-0001": CURSOR}),
+    "shard was added": Change(operation="merge", shards={"0000-0009": Cursor()}),
+    "split": Change(
+        operation="split",
+        shards={"0000-0000": None, "0000-0001": None, "0001-0000": Cursor(), "0001-0001": Cursor()},
+        sharding=Sharding(count=2, map=1),
+    ),
+    "first shards": Change(operation="split", shards={"0009-0000": Cursor()}, sharding=Sharding(count=1, map=9)),
     "nothing but an id": Change(operation="transaction", once=("x",)),
 }
 
 # A letter for each of LANDED in its order: k keep, r run again, c conflict.
 MATRIX = {
-    "append":             "k kkk kk kk kkk r r kk kk k",
-    "append by key":      "r kkk rr rk kkk r r kk kk k",
-    "upsert of new keys": "r kkk rr rk kkk r r kk kk k",
-    "upsert":             "r krr rr rr krk r r kk kk k",
-    "delete":             "r krr rr rr krk r r kk kk k",
-    "update":             "r krr rr rr krk r r kk kk k",
-    "overwrite":          "r rrr rr rr rrr r r kk kk k",
-    "restore":            "r rrr rr rr rrr r r kk kk k",
-    "compact":            "k krc kr cc kck r r kk kk k",
-    "columns":            "k kkk kk kk kkk r r kk kk k",
-    "tag":                "k kkk kk kk kkk k k rk kk k",
-    "settings":           "k kkk kk kk kkk k k kk rk k",
+    "append":             "k kkk kk kk kkk r r kk kk kk kkkk kk k",
+    "append by key":      "r kkk rr rk kkk r r kk kk rk rrkr rr k",
+    "upsert of new keys": "r kkk rr rk kkk r r kk kk rk rrkr rr k",
+    "upsert":             "r krr rr rr krk r r kk kk rk rrkr rr k",
+    "delete":             "r krr rr rr krk r r kk kk rk rrkr rr k",
+    "update":             "r krr rr rr krk r r kk kk rk rrkr rr k",
+    "overwrite":          "r rrr rr rr rrr r r kk kk rk rrkr rr k",
+    "restore":            "r rrr rr rr rrr r r kk kk rk rrkr rr k",
+    "compact":            "k krc kr cc kck r r kk kk kk krkk kk k",
+    "columns":            "k kkk kk kk kkk r r kk kk kk kkkk kk k",
+    "upsert over shards": "r krr rr rr krk r r kk kk rr rrkr rr k",
+    "merge":              "r krr rr rr krk r r kk kk rr rrkr rr k",
+    "merge of new keys":  "r kkk rr rk kkk r r kk kk rr rrkr rr k",
+    "merge, no key":      "k kkk kk kk kkk r r kk kk rr kkkk rr k",
+    "split":              "k kkk kk kk kkk k k kk kk rr rrrk rr k",
+    "tag":                "k kkk kk kk kkk k k rk kk kk kkkk kk k",
+    "settings":           "k kkk kk kk kkk k k kk rk kk kkkk kk k",
 }  # fmt: skip
 LETTERS = {"k": KEEP, "r": RERUN, "c": CONFLICT}
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from paper_tables import Adds, fragment, grow, new_table
@@ -7,7 +9,7 @@ from siltstone import paths
 from siltstone.errors import CorruptionError
 from siltstone.format import frame
 from siltstone.format.rollup import decode_rollup
-from siltstone.format.table import Change, encode_body, encode_change
+from siltstone.format.table import Change, Cursor, Sharding, encode_body, encode_change
 from siltstone.log import open_log
 from siltstone.store.base import Traits
 from siltstone.store.memory import MemoryStore
@@ -19,9 +21,8 @@ from siltstone.table.history import ROLLUP_EVERY, History, repeats
 def same(one, other):
     """Whether two states say the same, however they were reached."""
     assert one.mark == other.mark
-    assert (one.schema, dict(one.tags), dict(one.settings), dict(one.once)) == (
-        other.schema, dict(other.tags), dict(other.settings), dict(other.once)
-    )  # fmt: skip
+    for name in ("schema", "tags", "settings", "once", "batches", "shards", "sharding"):
+        assert getattr(one, name) == getattr(other, name), name
     assert sorted(one.fragments, key=lambda live: live.fragment.name) == sorted(
         other.fragments, key=lambda live: live.fragment.name
     )
@@ -144,6 +145,38 @@ def test_newest__fragments_were_removed_and_labels_changed__rollups_say_so():
     assert first.name not in found.fragments
     assert dict(found.tags) == {"v2": 3}
     assert dict(found.settings) == {}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_at__shards_come_move_and_go__rollups_give_what_the_entries_give(seed):
+    chance = random.Random(seed)
+    tools, history, state = new_table()
+    states = [state]
+    for number in range(3 * ROLLUP_EVERY):
+        shards = some_moves(chance, states[-1].shards)
+        sharding = Sharding(count=1 + number % 7, map=number) if chance.random() < 0.1 else None
+        one = Adds(fragment(), shards=shards, sharding=sharding)
+        states.append(grow(tools, history, states[-1], 1, each=lambda _, one=one: one))
+    assert len(rollups(tools.store)) == 3
+    for version in range(0, len(states), 5):
+        assert same(History(history.log).at(version), states[version])
+    assert same(History(history.log).newest(), states[-1])
+    tools.store.delete([info.key for info in tools.store.list(paths.ROLLUPS)])
+    assert same(History(history.log).newest(), states[-1])
+
+
+def some_moves(chance, shards):
+    """A few shards that are added, moved on or removed; names come again."""
+    moves = {}
+    for name in chance.sample("abcdef", chance.randrange(4)):
+        at = shards.get(name)
+        if at is not None and chance.random() < 0.3:
+            moves[name] = None
+        else:
+            position = chance.randrange(20) if at is None else at.position + chance.randrange(1, 9)
+            digest = f"{chance.getrandbits(256):064x}" if position else ""
+            moves[name] = Cursor(position=position, epoch=chance.randrange(3), digest=digest)
+    return moves
 
 
 def test_rollup__of_many_versions__names_what_it_stands_on():

@@ -94,10 +94,10 @@ def test_to_arrow__filter_on_a_disk__gives_what_is_given_in_batches(table, where
 def test_read_matching__fragment_as_the_schema_says__is_read_here(table):
     file, schema = table.tools.files.open(next(iter(table.state.fragments)).fragment), table.state.schema
     where, tested = parse("grp = 3", table), tuple(one for one in schema.fields if one.name == "grp")
-    found = read_matching(table.tools, file, where, fields=schema.fields, tested=tested)
+    found = read_matching(file, where, fields=schema.fields, tested=tested)
     rows = rows_of(0)
     assert same(found, rows.filter(where.mask(rows)))
-    assert count_matching(table.tools, file, where, tested=tested) == found.num_rows
+    assert count_matching(file, where, tested=tested) == found.num_rows
 
 
 def test_read_matching__file_without_checksums__is_read_elsewhere(table, monkeypatch):
@@ -105,8 +105,8 @@ def test_read_matching__file_without_checksums__is_read_elsewhere(table, monkeyp
     table.add(rows_of(3))
     file, schema = table.tools.files.open(list(table.state.fragments)[-1].fragment), table.state.schema
     where, tested = parse("grp = 3", table), tuple(one for one in schema.fields if one.name == "grp")
-    assert read_matching(table.tools, file, where, fields=schema.fields, tested=tested) is None
-    assert count_matching(table.tools, file, where, tested=tested) is None
+    assert read_matching(file, where, fields=schema.fields, tested=tested) is None
+    assert count_matching(file, where, tested=tested) is None
 
 
 def same(found, wanted):
@@ -163,7 +163,7 @@ def test_to_arrow__a_damaged_fragment__is_named(table, counts):
     scan(table, where="grp = 3").to_arrow()
     key = paths.data(table.names[1])
     file = table.tools.files.open(next(live.fragment for live in table.state.fragments if live.fragment.name in key))
-    chunk = file._source.footer.groups[1].chunks[3]
+    chunk = file.source.footer.groups[1].chunks[3]
     data = bytearray(table.store.get(key))
     data[chunk.range.end - 9] ^= 1
     table.store.put(key, bytes(data))

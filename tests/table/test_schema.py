@@ -156,6 +156,7 @@ def test_make_schema__fixed_sizes_over_the_limit__are_refused(kind):
         (["_version"], ["kept for"]),
         (["_rowid"], ["kept for"]),
         (["_position"], ["kept for"]),
+        (["_deleted"], ["kept for"]),
         (["_score"], ["kept for"]),
         ([""], ["empty"]),
         (["  "], ["empty or only spaces"]),

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from siltstone.api.table import Table, missing
 from siltstone.env import REAL, Env
-from siltstone.errors import AlreadyExistsError, ConflictError, NotFoundError, SiltstoneError
-from siltstone.format.table import Change, encode_body, encode_change
+from siltstone.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, SiltstoneError
+from siltstone.format.table import SHARDS_MAX, Change, Cursor, Sharding, encode_body, encode_change
 from siltstone.log import open_log
-from siltstone.paths import LOG
+from siltstone.paths import LOG, shard_name
+from siltstone.shard.config import PREFIX, Knobs, ShardWriterConfig, knobs
 from siltstone.store.connect import open_store
 from siltstone.table import arguments
 from siltstone.table.schema import arrow_schema, make_schema
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
     from siltstone.commit.registry import Registry
+    from siltstone.format.table import Schema
     from siltstone.log.open import Guard
     from siltstone.store.base import Store
 
@@ -32,6 +36,8 @@ def create_table(
     *,
     schema: pa.Schema,
     key: str | Sequence[str] | None = None,
+    shards: int | None = None,
+    shard_config: ShardWriterConfig | Mapping[str, str] | None = None,
     commits: str | Registry | None = None,
     exist_ok: bool = False,
     settings: Mapping[str, str | None] | None = None,
@@ -45,13 +51,16 @@ def create_table(
 
     ``key`` names the column, or columns, that tell rows apart: no two rows have the same. ``commits`` names the
     commit store that decides its versions, see docs/commit-stores.md. With ``exist_ok`` a table that is there and has
-    the same columns and key is opened instead.
+    the same columns and key, and as many shards where ``shards`` is given, is opened instead.
+
+    ``shards`` spreads a keyed table's rows over so many shards, each with a writer and a WAL of its own;
+    ``shard_config`` says how they write where they are not told otherwise: a ShardWriterConfig, or texts by knob.
 
     Raises AlreadyExistsError, UnsafeStoreError (the store would lose data; pass ``commits``), InvalidInputError.
     """
     arguments.check_flag(exist_ok, "exist_ok")
     record = make_schema(schema, key)
-    change = Change(operation="create", schema=record, settings=arguments.check_settings(settings or {}))
+    change = _creation(record, shards, settings or {}, shard_config)
     log = open_log(
         uri, commits=commits, create=True, root=LOG, guard=guard, probe=probe, storage_options=storage_options,
         sync=sync, env=env,
@@ -65,10 +74,8 @@ def create_table(
             if not exist_ok:
                 raise _exists(log.store.uri) from None
     table = Table(log, env=env)
-    if not created and (not table.schema.equals(arrow_schema(record)) or table.key != _names(key)):
-        raise AlreadyExistsError(
-            f"there is a table with other columns or another key at {table.uri}", hint="open it, or choose another URI"
-        )
+    if not created:
+        _check_same(table, record, key=_names(key), sharding=change.sharding)
     return table
 
 
@@ -91,6 +98,80 @@ def open_table(
         raise _missing(store) from error
     table = Table(log, env=env)
     return table if version is None and tag is None else table.at(version=version, tag=tag)
+
+
+def _creation(schema: Schema, shards: object, settings: Mapping[str, str | None], shard_config: object) -> Change:
+    """What the first version of a table says."""
+    count = _check_shards(shards, keyed=bool(schema.key))
+    known = arguments.check_settings(settings)
+    written = _shard_settings(shard_config)
+    for name in sorted(written.keys() & known.keys()):
+        raise InvalidInputError(f"{shown(name)} is in settings= and in shard_config= too", hint="give it once")
+    return Change(
+        operation="create",
+        schema=schema,
+        settings={**known, **written},
+        shards={shard_name(0, number): Cursor() for number in range(count)},
+        sharding=Sharding(count=count) if count else None,
+    )
+
+
+def _check_shards(shards: object, *, keyed: bool) -> int:
+    """How many shards a table gets; 0 where none are asked for."""
+    if shards is None:
+        return 0
+    if type(shards) is not int or not 1 <= shards <= SHARDS_MAX:
+        raise InvalidInputError(
+            f"shards must be a whole number from 1 to {SHARDS_MAX}, got {arguments.shown_object(shards)}",
+            hint="leave it out for a table without shards",
+        )
+    if not keyed:
+        raise InvalidInputError(
+            "shards= spreads rows by their key, and this table has none",
+            hint="a table without a key may have shards of any name: open them with table.shard('name')",
+        )
+    return shards
+
+
+def _shard_settings(config: object) -> dict[str, str]:
+    """The settings that keep a shard_config=."""
+    if config is None:
+        return {}
+    hint = "pass a ShardWriterConfig, or such as {'max_memtable_rows': '100000'}"
+    try:
+        if isinstance(config, ShardWriterConfig):
+            return config.settings()
+        found = _knob_settings(config)
+        knobs(None, found)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"shard_config can't be used: {error.message}", hint=hint) from error
+    return found
+
+
+def _knob_settings(config: object) -> dict[str, str]:
+    if not isinstance(config, Mapping):
+        raise InvalidInputError(f"{type(config).__name__} is no mapping")
+    names = {one.name for one in fields(Knobs)}
+    for name, text in config.items():
+        if name not in names:
+            raise InvalidInputError(f"{arguments.shown_object(name)} is no knob of a shard's writer")
+        if not isinstance(text, str):
+            raise InvalidInputError(f"the value of {name} must be a string, got {type(text).__name__}")
+    return {PREFIX + name: text for name, text in config.items()}
+
+
+def _check_same(table: Table, schema: Schema, *, key: tuple[str, ...], sharding: Sharding | None) -> None:
+    """Raise AlreadyExistsError where a table that is there is not the one that was asked for."""
+    there = table._now().sharding  # noqa: SLF001 - the same package's
+    problem = ""
+    if not table.schema.equals(arrow_schema(schema)) or table.key != key:
+        problem = "other columns or another key"
+    elif sharding is not None and (there is None or there.count != sharding.count):
+        problem = f"{there.count if there else 'no'} shards"
+    if problem:
+        raise AlreadyExistsError(
+            f"there is a table with {problem} at {table.uri}", hint="open it, or choose another URI"
+        )
 
 
 def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from siltstone.api.shards import Sharded
 from siltstone.env import REAL, Env
 from siltstone.errors import (
     ClosedError,
@@ -21,6 +22,7 @@ from siltstone.errors import (
     TruncatedError,
 )
 from siltstone.locks import ForkLock
+from siltstone.shard.shards import Shards
 from siltstone.table import arguments
 from siltstone.table.changes import Changes
 from siltstone.table.compact import compact
@@ -33,7 +35,7 @@ from siltstone.table.schema import arrow_schema, key_fields
 from siltstone.table.source import TableSource
 from siltstone.table.sql import run_sql
 from siltstone.table.tools import Tools, make_tools
-from siltstone.table.transaction import Operations, Transaction
+from siltstone.table.transaction import Transaction
 from siltstone.table.types import shown
 from siltstone.table.versions import Version, counts_of, describe, list_versions, unchanged, version_at
 
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from siltstone.table.state import State
 
 
-class Table(Operations):
+class Table(Sharded):
     """A table, or with ``at`` one version of it. Threads may share a handle; it pickles as the way to open it."""
 
     def __init__(self, log: Log, *, env: Env = REAL, pinned: State | None = None, tools: Tools | None = None) -> None:
@@ -61,7 +63,10 @@ class Table(Operations):
         self._pinned = pinned
         self._state = pinned or self._history.newest()
         self._closed = False
-        self._turns = Turns(self._own_tools, self._history, state=lambda: self._state, seen=self._seen)
+        self._shards = Shards(log, self._own_tools, self._now)
+        self._turns = Turns(
+            self._own_tools, self._history, state=lambda: self._state, seen=self._seen, complete=self._settled
+        )
         if not self._state.exists:
             raise missing(log.store.uri)
 
@@ -110,20 +115,27 @@ class Table(Operations):
         *,
         where: str | None = None,
         limit: int | None = None,
+        fresh: bool = False,
     ) -> Scan:
-        """Rows of one version, lazily: ``to_arrow``, ``to_batches``, ``to_pandas``, ``to_polars``, ``count``."""
-        where, limit = arguments.check_where(where), arguments.check_limit(limit)
-        return Scan(self._own_tools, self._now(), columns=columns, where=where, limit=limit)
+        """Rows of one version, lazily: ``to_arrow``, ``to_batches``, ``to_pandas``, ``to_polars``, ``count``.
 
-    def get(self, keys: object, columns: Sequence[str] | None = None) -> pa.Table:
+        With ``fresh``, rows that are durable in shards and not merged yet are seen too.
+        """
+        where, limit = arguments.check_where(where), arguments.check_limit(limit)
+        tools, state = self._seen_by(fresh=fresh)
+        return Scan(tools, state, columns=columns, where=where, limit=limit)
+
+    def get(self, keys: object, columns: Sequence[str] | None = None, *, fresh: bool = False) -> pa.Table:
         """The rows with these keys, in the order asked for; keys that are not there are left out."""
+        if self._is_fresh(fresh):
+            return self._shards.get(keys, columns)
         return get(self._own_tools, self._now(), keys, columns=columns)
 
-    def count(self, where: str | None = None) -> int:
+    def count(self, where: str | None = None, *, fresh: bool = False) -> int:
         """How many rows there are, or match."""
-        return self.scan(where=where).count()
+        return self.scan(where=where, fresh=fresh).count()
 
-    def sql(self, query: str, **others: Table) -> Result:
+    def sql(self, query: str, *, fresh: bool = False, **others: Table) -> Result:
         """Answer a SELECT over this table, by its ``name``, and others, by their keywords."""
         if self.name in others:
             raise InvalidInputError(
@@ -136,7 +148,8 @@ class Table(Operations):
                 raise InvalidInputError(
                     f"{name} must be a Table, got {type(table).__name__}", hint="open it with siltstone.open()"
                 )
-        return run_sql(query, {name: TableSource(one._own_tools, one._now()) for name, one in tables.items()})  # noqa: SLF001
+        sources = {name: TableSource(*one._seen_by(fresh=fresh)) for name, one in tables.items()}  # noqa: SLF001
+        return run_sql(query, sources)
 
     def at(
         self, *, version: int | None = None, tag: str | None = None, timestamp: datetime | str | int | None = None
@@ -245,15 +258,28 @@ class Table(Operations):
                 raise
         return self._do(make())
 
-    def _do(self, work: Work) -> Version:
-        return self._commit(Request([work], self._begun.version))
+    def _do(self, *works: Work) -> Version:
+        return self._commit(Request(works, self._begun.version))
 
     def _commit(self, request: Request) -> Version:
         self._check_writable()
         done = self._turns.commit(request)
         if done.change is None:
             return unchanged(done.state, done.version)
+        self._tidy(name for name, cursor in done.change.shards.items() if cursor is not None and cursor.position)
         return describe(done.state.recent[-1], counts=counts_of(request.works, done.change))
+
+    def _is_fresh(self, fresh: object) -> bool:
+        arguments.check_flag(fresh, "fresh")
+        if fresh and self._pinned is not None:
+            raise InvalidInputError(
+                f"{self!r} is pinned to a version, and fresh rows are newer than any", hint="read the table itself"
+            )
+        return bool(fresh)
+
+    def _seen_by(self, *, fresh: object) -> tuple[Tools, State]:
+        """What a read works with."""
+        return self._shards.view() if self._is_fresh(fresh) else (self._own_tools, self._now())
 
     def _now(self) -> State:
         """The state that a read sees."""
@@ -302,10 +328,18 @@ class Table(Operations):
             )
 
     def close(self) -> None:
-        """End the handle; closing twice is fine. Versions made by ``at`` share it and end with it."""
-        self._closed = True
-        if self._pinned is None:
-            self._log.close()
+        """End the handle and the writers of its shards; closing twice is fine. Versions made by ``at`` end with it.
+
+        Raises what closing a writer raises, where rows that nobody waited for could not be made durable.
+        """
+        if self._closed:
+            return
+        try:
+            self._shards.close()  # they look at the table while they end
+        finally:
+            self._closed = True
+            if self._pinned is None:
+                self._log.close()
 
     def __enter__(self) -> Self:
         return self

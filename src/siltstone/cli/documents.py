@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 VERSION_SHAPE = (
     "version", "time", "operation", "inserted", "updated", "deleted", "fragments_added", "fragments_removed", "once",
-    "message", "op",
+    "message", "op", "shards",
 )  # fmt: skip
+SHARDS_SHOWN = 3
 WRITE_SHAPE = ("uri", "changed", *VERSION_SHAPE)
 COLUMNS_SHAPE = ("uri", "version", "key", "columns")
 
@@ -36,6 +37,7 @@ def version_document(version: Version) -> dict[str, Any]:
         "once": list(version.once),
         "message": version.message,
         "op": version.op,
+        "shards": list(version.shards),
     }
 
 
@@ -50,6 +52,12 @@ def rows_text(version: Version) -> str:
         f"{count:,} {what}" for what in ("inserted", "updated", "deleted") if (count := int(getattr(version, what)))
     ]
     return ", ".join(parts)
+
+
+def shards_text(version: Version) -> str:
+    """The shards whose rows a version took into the table, or that it made or let go."""
+    names = ", ".join(version.shards[:SHARDS_SHOWN])
+    return f"{names} and {len(version.shards) - SHARDS_SHOWN} more" if len(version.shards) > SHARDS_SHOWN else names
 
 
 def say_version(table: Table, version: Version | None, output: Output) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from siltstone import paths
 from siltstone.cli.errors import DONE, UsageError
 from siltstone.cli.files import STDIN, open_file
 from siltstone.cli.options import add_group, add_store, add_verb, storage_options, whole_number
@@ -15,7 +17,9 @@ from siltstone.cli.table_check import is_table
 from siltstone.errors import InvalidInputError, NotFoundError, SiltstoneError
 from siltstone.format.records import BODY_BYTES_MAX
 from siltstone.log import Entry, Log, Mark, open_log
+from siltstone.log.open import read_identity
 from siltstone.log.truncate import Truncation
+from siltstone.store.connect import open_store
 
 if TYPE_CHECKING:
     import argparse
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from siltstone.cli.output import Output
 
 LIMIT_DEFAULT = 20
+_SHARD_LOG = re.compile(rf"(?:(.+)/)?{paths.SHARDS}/[^/]+/(?:{paths.MANIFEST[:-1]}|{paths.WAL[:-1]})")
 
 _ENTRIES = """\
 A log holds numbered entries that stay as they are. Tables keep their versions in one; your own logs work alike.
@@ -108,14 +113,23 @@ def _opened(arguments: argparse.Namespace, *, create: bool = False, writer: str 
         yield log
 
 
-def _check_raw(log: Log, instead: str) -> None:
-    """A table's log holds versions: an entry of another kind, or a missing one, would break the table."""
+def _check_raw(log: Log, arguments: argparse.Namespace, instead: str) -> None:
+    """A table's logs hold versions and rows: an entry of another kind, or a missing one, would break the table."""
     if is_table(log):
         raise InvalidInputError(f"the log at {log.store.uri} is that of a table", hint=instead)
+    found = _SHARD_LOG.fullmatch(arguments.uri.rstrip("/"))
+    if found is None:
+        return
+    with open_store(found[1] or ".", storage_options(arguments)) as store:
+        if read_identity(store, paths.LOG) is not None:
+            raise InvalidInputError(
+                f"the log at {log.store.uri} is that of a table's shard",
+                hint="`siltstone put` and `siltstone merge` work on it, `siltstone tail` shows it",
+            )
 
 
-def _mark_at(log: Log, position: int) -> Mark:
-    """The mark in front of an entry."""
+def mark_at(log: Log, position: int) -> Mark:
+    """The mark in front of an entry; that of the first one there is where the log begins further on."""
     first = log.first()
     if position <= first.position:
         return first
@@ -135,7 +149,7 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
     with _opened(arguments) as log:
         tip = log.tip()
         wanted = 0 if arguments.after is None else arguments.after + 1
-        start = _mark_at(log, min(max(wanted, tip.position - arguments.limit), tip.position))
+        start = mark_at(log, min(max(wanted, tip.position - arguments.limit), tip.position))
         entries = list(log.entries(start, until=tip))
         floor = log.first().position
     entries.reverse()
@@ -204,7 +218,7 @@ def _add(arguments: argparse.Namespace, output: Output) -> int:
     end: Mark | None = None
     try:
         with _opened(arguments, create=arguments.create, writer=arguments.writer) as log:
-            _check_raw(log, "add rows with `siltstone append`")
+            _check_raw(log, arguments, "add rows with `siltstone append`")
             for body in _bodies(arguments.files, lines=arguments.lines):
                 end = log.add(body, epoch=arguments.epoch, op=arguments.op)
                 appended.append({"position": end.position - 1, "epoch": end.epoch, "digest": end.digest})
@@ -241,8 +255,8 @@ def _reading(name: str) -> Iterator[BinaryIO]:
 
 def _truncate(arguments: argparse.Namespace, output: Output) -> int:
     with _opened(arguments) as log:
-        _check_raw(log, "its versions are kept")
-        done = log.truncate(_mark_at(log, arguments.until))
+        _check_raw(log, arguments, "its versions are kept")
+        done = log.truncate(mark_at(log, arguments.until))
     output.result({"uri": log.store.uri, "log": log.identity.log} | done._asdict())
     output.line(f"The log begins at entry {done.floor} now.")
     if done.deleted_below < done.floor:

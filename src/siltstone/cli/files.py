@@ -9,6 +9,7 @@ What must hold:
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import re
 import sys
@@ -44,6 +45,7 @@ STDIN = "-"
 FORMATS = ("csv", "jsonl", "parquet", "arrow")
 BATCH_ROWS = 65_536
 BLOCK_BYTES = 4 * 1024 * 1024
+PIPE_BYTES = 1024 * 1024
 _SPOOL_BYTES = 64 * 1024 * 1024
 _COPY_BYTES = 1024 * 1024
 
@@ -117,8 +119,10 @@ class Rows:
         *,
         defaults: frozenset[str] = frozenset(),
         progress: Progress | None = None,
+        live: bool = False,
     ) -> None:
         self._files = files
+        self._live = live  # JSON lines are given as they come, not when there are many
         self._schema = schema
         self._defaults = defaults  # columns that need not be given
         self._progress = progress
@@ -128,7 +132,7 @@ class Rows:
     def __iter__(self) -> Iterator[pa.Table]:
         for file in self._files:
             self._starts.append(self.rows)
-            with opened(file, self._progress) as stream:
+            with opened(file, self._progress, live=self._live) as stream:
                 for table in self._tables(file, stream):
                     yield table
                     self.rows += table.num_rows
@@ -159,26 +163,30 @@ class Rows:
         return read_lines(stream, schema, defaults=self._defaults, block_bytes=BLOCK_BYTES)
 
     @contextlib.contextmanager
-    def named_errors(self) -> Iterator[None]:
-        """Errors about rows, with the file that they are in."""
+    def named_errors(self, *, first: int | None = None) -> Iterator[None]:
+        """Errors about rows, with the file that they are in.
+
+        With ``first``, they are about rows of one table that was read last, which begin at that row of all.
+        """
         try:
             yield
         except InvalidInputError as error:
-            self._name(error)
+            self._name(error, first)
             raise
 
-    def _name(self, error: SiltstoneError) -> None:
+    def _name(self, error: SiltstoneError, first: int | None) -> None:
         """The table counts rows over all files from 0, and batches; people count those of one file from 1."""
         if not self._starts:
             return
         row = error.facts.get("row")
         if isinstance(row, int):
-            number = bisect_right(self._starts, row) - 1
-            own = row - self._starts[number] + 1
+            place = row + (first or 0)
+            number = bisect_right(self._starts, place) - 1
+            own = place - self._starts[number] + 1
             counted = re.compile(rf"\brow {row}\b(?: \(counting from 0\)|, counting from 0,?)?")
             error.message = f"{self._files[number].shown}: {counted.sub(f'row {own}', error.message)}"
             error.facts["row"] = own
-        elif _BATCH.match(error.message):
+        elif first is not None or _BATCH.match(error.message):
             error.message = f"{self._files[len(self._starts) - 1].shown}: {_BATCH.sub('', error.message)}"
 
 
@@ -205,10 +213,24 @@ def _unreadable(file: InputFile, error: Exception, row: int) -> SiltstoneError:
 # -- streams -------------------------------------------------------------------------------------
 
 
+class _Live:
+    """A stream that gives what is there instead of waiting for more."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        # What comes while rows are being put waits in the pipe, and goes together then. Not every system lets us ask.
+        with contextlib.suppress(OSError, AttributeError):
+            fcntl.fcntl(inner.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+    def read(self, size: int = -1, /) -> bytes:
+        data: bytes = self._inner.read1(size)
+        return data
+
+
 class _Counted(io.RawIOBase):
     """A stream that tells how much was read from it."""
 
-    def __init__(self, inner: BinaryIO, progress: Progress) -> None:
+    def __init__(self, inner: BinaryIO | _Live, progress: Progress) -> None:
         self._inner = inner
         self._progress = progress
 
@@ -222,7 +244,7 @@ class _Counted(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def opened(file: InputFile, progress: Progress | None = None) -> Iterator[Any]:
+def opened(file: InputFile, progress: Progress | None = None, *, live: bool = False) -> Iterator[Any]:
     """A file's bytes, unpacked; such that can be read from any place where its format needs that."""
     with contextlib.ExitStack() as stack:
         raw = sys.stdin.buffer if file.is_stdin else stack.enter_context(open_file(file.name))
@@ -230,7 +252,9 @@ def opened(file: InputFile, progress: Progress | None = None) -> Iterator[Any]:
             # Their table of contents is at the end.
             yield raw if not file.is_stdin and raw.seekable() else stack.enter_context(_spooled(raw))
             return
-        counted = raw if progress is None else _Counted(raw, progress)
+        # Compressed bytes, and those of CSV, are of use in whole blocks only.
+        given = _Live(raw) if live and file.format == "jsonl" and not file.codec else raw
+        counted = given if progress is None else _Counted(given, progress)
         yield pa.CompressedInputStream(pa.PythonFile(counted, "r"), file.codec) if file.codec else counted
 
 

@@ -116,10 +116,15 @@ class Target:
         if self.format == "csv":
             return _CsvWriter(schema, _Shown(sink, json=False) if self.on_terminal else sink)
         if self.format == "jsonl":
-            return _JsonWriter(_Shown(sink, json=True) if self.on_terminal else sink)
+            return JsonWriter(_Shown(sink, json=True) if self.on_terminal else sink)
         if self.format == "parquet":
             return _ParquetWriter(schema, sink)
         return _ArrowWriter(schema, sink, stream=self.path is None)
+
+
+def json_lines(output: Output) -> JsonWriter:
+    """Rows as JSON lines on standard output, for a verb that gives them as they come."""
+    return JsonWriter(_Shown(sys.stdout.buffer, json=True) if output.on_terminal else sys.stdout.buffer)
 
 
 def _check_columns(fields: Iterable[pa.Field], *, once: bool) -> None:
@@ -221,17 +226,28 @@ def _escaped(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
-class _JsonWriter:
+class JsonWriter:
+    """A JSON object on a line of its own for each row."""
+
     def __init__(self, sink: Any) -> None:
         self._sink = sink
         self._encoder = msgspec.json.Encoder()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = plain_table(pa.Table.from_batches([batch])).to_pylist()
-        if rows:
-            self._sink.write(self._encoder.encode_lines(rows))
+        """Some rows."""
+        self.write_table(pa.Table.from_batches([batch]))
+
+    def write_table(self, table: pa.Table) -> None:
+        """Some rows."""
+        self.write_objects(plain_table(table).to_pylist())
+
+    def write_objects(self, objects: list[dict[str, Any]]) -> None:
+        """Any objects."""
+        if objects:
+            self._sink.write(self._encoder.encode_lines(objects))
 
     def close(self) -> None:
+        """Hand on what was written; more may follow."""
         self._sink.flush()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from siltstone import paths
 from siltstone.cli.errors import DONE, FAILED
 from siltstone.cli.options import add_store, add_verb, storage_options
 from siltstone.cli.output import clean
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
 
     from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
+    from siltstone.cli.shard_check import ShardReport
     from siltstone.cli.table_check import TableReport
     from siltstone.verify import Problem
 
 GUARDS = {"receipt": "receipts", "witness": "witnesses"}
 _VERIFY = """\
 Walks every log below the URI: positions, chain, checksums, epochs, witnesses, and the commit store where one is
-given. Of tables, looks for every file that the newest version names, and with --deep reads all of them. Names what is
-missing, overwritten or lost, with its op id. Writes nothing. Exit code 1 for problems.
+given. Of tables, looks for every file that the newest version and the shards name, and with --deep reads all of them,
+and the rows of WALs. Names what is missing, overwritten or lost, with its op id. Writes nothing. Exit code 1 for
+problems.
 
 Examples:
   siltstone verify s3://bucket/path
@@ -88,8 +91,11 @@ def _verify(arguments: argparse.Namespace, output: Output) -> int:
         "tables": [{"ok": table.ok} | asdict(table) for table in tables],
     }
     output.result(document)
+    quiet = {f"{table.root}{paths.SHARDS}/" for table in tables}
     for report in reports:
-        _show(report, output)
+        # Tables with shards have many logs: those that nothing is to be said of are told by their shard's line.
+        if report.problems or report.notes or not any(report.root.startswith(root) for root in quiet):
+            _show(report, output)
     for table in tables:
         _show_table(table, output)
     found = [problem for report in reports for problem in report.problems]
@@ -173,15 +179,26 @@ def _show_table(table: TableReport, output: Output) -> None:
         vectors = f", {_count(table.vectors, 'object')} of deletion vectors" if table.vectors else ""
         read = "all of them read" if table.deep else "their sizes compared"
         output.line(f"  version {table.version}, {_count(table.rows, 'row')} in {files}{vectors}, {read}")
+    for shard in table.shards:
+        _show_shard(shard, output)
     for note in table.notes:
         output.line(f"  {output.paint('note', 'yellow')}: {clean(note)}")
     for problem in table.problems:
         _show_problem(problem, problem.object or "the table", output)
 
 
+def _show_shard(shard: ShardReport, output: Output) -> None:
+    waiting = _count(max(0, shard.wal_end - shard.wal_from), "entry", "entries")
+    files = f"{_count(shard.rows, 'row')} in {_count(shard.fragments, 'fragment')} of {size_text(shard.bytes)}"
+    sealed = ", sealed" if shard.sealed else ""
+    output.line(f"  shard {clean(shard.name)}: epoch {shard.epoch}, {waiting} in the WAL alone, {files}{sealed}")
+
+
 def _table_extent(tables: Sequence[TableReport]) -> str:
     fragments = sum(table.fragments for table in tables)
-    return f", {_count(len(tables), 'table')} with {_count(fragments, 'fragment')}" if tables else ""
+    shards = sum(len(table.shards) for table in tables)
+    behind = f" and {_count(shards, 'shard')}" if shards else ""
+    return f", {_count(len(tables), 'table')} with {_count(fragments, 'fragment')}{behind}" if tables else ""
 
 
 def _ok(reports: Sequence[LogReport]) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from siltstone.api import Table
+    from siltstone.table.state import State
 
 
 class Named(NamedTuple):
@@ -53,13 +54,13 @@ def parse_named(text: str) -> Named:
     return Named(uri, tag=behind)
 
 
-def newest_only(text: str, verb: str) -> str:
-    """The URI of a table that is to be written."""
+def newest_only(text: str, verb: str, *, does: str = "makes a new version and") -> str:
+    """The URI of a table, for a verb that no earlier version can be named with."""
     named = parse_named(text)
     if not named.is_newest:
         behind = text[len(named.uri) :]
         raise UsageError(
-            f"{verb} makes a new version and can't work on an earlier one: {behind[:80]!a} is too much",
+            f"{verb} {does} can't work on an earlier one: {behind[:80]!a} is too much",
             hint=f"leave {behind[:80]} out; a directory with an @ in its name is written with a slash at its end",
         )
     return named.uri
@@ -86,6 +87,19 @@ def writing(arguments: argparse.Namespace) -> Iterator[Table]:
         yield table
 
 
+@contextlib.contextmanager
+def sharded(arguments: argparse.Namespace) -> Iterator[Table]:
+    """The table whose shards are to be looked at or written to; no version of it is made by that."""
+    uri = newest_only(arguments.table, arguments.verb, does="works on the shards of the newest version and")
+    with opened(Named(uri), arguments) as table:
+        yield table
+
+
+def state_of(table: Table) -> State:
+    """The version that a read sees now, as it is recorded."""
+    return table._now()  # noqa: SLF001 - a handle shows columns as Arrow has them, which leaves ids and defaults out
+
+
 def defaults_of(table: Table) -> frozenset[str]:
     """The columns that rows need not give: those that were added with a default."""
-    return frozenset(field.name for field in table._now().schema.fields if field.optional or field.default is not None)  # noqa: SLF001
+    return frozenset(one.name for one in state_of(table).schema.fields if one.optional or one.default is not None)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _PREFIXES = ("aws_", "azure_storage_", "azure_", "google_")
 _JSON = "print one JSON document instead of text"
 _JSON_ROWS = "print rows as JSON lines"
+_JSON_LINES = "print JSON lines instead of text"
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,6 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     default_verb = ""  # of a group: the one that is meant where none is named
     verbs: tuple[str, ...] = ()
+    rest = ""  # the list that takes words behind options too: argparse ends one that may be empty at the first option
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"see `{self.prog} --help`")
@@ -39,7 +41,12 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self.default_verb and args and args[0] not in {"-h", "--help", *self.verbs}:
             args = [self.default_verb, *args]
-        return super().parse_known_args(args, namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if self.rest:
+            words = [word for word in unknown if word == "-" or not word.startswith("-")]
+            setattr(found, self.rest, [*getattr(found, self.rest), *words])
+            unknown = [word for word in unknown if word not in words]
+        return found, unknown
 
 
 def add_verb(
@@ -47,7 +54,8 @@ def add_verb(
 ) -> Parser:
     """A verb with its help: one sentence, then what it does and an example.
 
-    ``shape`` is the keys of its JSON document, which scripts rely on; ``rows`` says that its JSON is lines instead.
+    ``shape`` is the keys of its JSON document, which scripts rely on; ``rows`` says that its JSON is lines instead,
+    each a row, or of that shape.
     """
     parser = verbs.add_parser(
         name,
@@ -57,7 +65,8 @@ def add_verb(
         allow_abbrev=False,
     )
     parser.set_defaults(run=run, rows=rows, shape=tuple(shape))
-    parser.add_argument("--json", action="store_true", help=_JSON_ROWS if rows else f"{_JSON}: {', '.join(shape)}")
+    lines = (f"{_JSON_LINES}: {', '.join(shape)}" if shape else _JSON_ROWS) if rows else f"{_JSON}: {', '.join(shape)}"
+    parser.add_argument("--json", action="store_true", help=lines)
     return parser
 
 
@@ -140,6 +149,14 @@ def whole_number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 19:  # the digits of 2**63 - 1
         raise argparse.ArgumentTypeError(f"{text[:40]!a} is not a whole number from 0 on")
     return int(text)
+
+
+def count(text: str) -> int:
+    """How many of something there are to be, for argparse."""
+    found = whole_number(text)
+    if not found:
+        raise argparse.ArgumentTypeError("it must be 1 at least")
+    return found
 
 
 def names(given: Sequence[str] | None) -> list[str]:

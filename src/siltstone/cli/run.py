@@ -16,9 +16,12 @@ from siltstone.cli import (
     entries,
     health,
     pipeline,
+    put,
+    shards,
     showing,
     stores,
     tables,
+    tail,
     versions,
     writing,
 )
@@ -41,6 +44,7 @@ Tables on object storage: many writers, one history, no server, no lost row.
   siltstone append reviews reviews.csv                 add rows
   siltstone scan reviews --where "stars > 3"           read them
   siltstone log reviews                                its versions; reviews@3 reads an earlier one
+  siltstone put events rows.jsonl                      add rows without a version each, through shards
   siltstone verify reviews                             is everything there?
 """
 _EPILOG = "exit codes: 0 done, 1 error or not safe or problems found, 2 wrong usage, 3 conflict or fenced"
@@ -57,7 +61,22 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"siltstone {__version__}")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser, title="verbs")
-    for part in (stores, writing, tables, versions, columns, showing, health, entries, pipeline, demo, about):
+    for part in (
+        stores,
+        writing,
+        put,
+        tables,
+        versions,
+        columns,
+        shards,
+        tail,
+        showing,
+        health,
+        entries,
+        pipeline,
+        demo,
+        about,
+    ):
         part.add_verbs(verbs)
     return top
 

@@ -1,17 +1,18 @@
 """Is everything there that the newest version of a table names?
 
-What must hold: a fragment or a deletion vector that is missing, cut or changed is named; a table at work gives no
-finding, since what a version names is written before it and stays.
+What must hold: a fragment or a deletion vector that is missing, cut or changed is named, and so is what a shard lacks;
+a table at work gives no finding, since what a version names is written before it and stays.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from siltstone import paths
-from siltstone.errors import CorruptionError, NotFoundError, SiltstoneError
+from siltstone.cli.fragment_check import check_fragments, size_of, sizes_below
+from siltstone.cli.shard_check import ShardReport, check_shards
+from siltstone.errors import CorruptionError, SiltstoneError
 from siltstone.format.table import decode_body, decode_change
 from siltstone.log import open_log
 from siltstone.store.connect import open_store
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-READ_BYTES = 8 * 1024 * 1024
-
 
 @dataclass(frozen=True)
 class TableReport:
@@ -44,6 +43,7 @@ class TableReport:
     vectors: int = 0
     bytes: int = 0
     deep: bool = False
+    shards: tuple[ShardReport, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -86,12 +86,16 @@ def check_tables(
             decides = commits if report.decided_by != "the object store" else None
             with open_log(store, root=paths.LOG, commits=decides, probe=False) as log:
                 if is_table(log) or any(True for _ in store.list(paths.ROLLUPS)):
-                    found.append(_check(log, store, report, deep=deep, progress=progress))
+                    inside = {one.root.removeprefix(root): one for one in reports if one.root.startswith(root)}
+                    found.append(_check(log, report, inside, deep=deep, progress=progress))
     return found
 
 
-def _check(log: Log, store: Store, report: LogReport, *, deep: bool, progress: Progress) -> TableReport:
-    root = report.root.removesuffix(paths.LOG)
+def _check(
+    log: Log, report: LogReport, inside: Mapping[str, LogReport], *, deep: bool, progress: Progress
+) -> TableReport:
+    """Check one table; ``inside`` has the logs below its URI, by their roots there."""
+    root, store = report.root.removesuffix(paths.LOG), log.store
     try:
         state = History(log).newest()
     except SiltstoneError as error:
@@ -105,7 +109,9 @@ def _check(log: Log, store: Store, report: LogReport, *, deep: bool, progress: P
     for live in lives:
         if live.vector is not None:
             vectors.setdefault(live.vector.name, []).append(live)
-    problems = [*_check_fragments(store, lives, deep=deep, progress=progress)]
+    shards = check_shards(log, state, inside, deep=deep)
+    fragments = [(live.fragment, live.rows) for live in lives]
+    problems = check_fragments(store, fragments, deep=deep, progress=progress)
     problems += _check_vectors(store, vectors, deep=deep)
     return TableReport(
         store.uri,
@@ -116,60 +122,19 @@ def _check(log: Log, store: Store, report: LogReport, *, deep: bool, progress: P
         vectors=len(vectors),
         bytes=sum(live.fragment.bytes for live in lives),
         deep=deep,
-        problems=tuple(problems),
+        shards=shards.reports,
+        problems=(*problems, *shards.problems),
+        notes=shards.notes,
     )
 
 
-def _sizes(store: Store, folder: str) -> dict[str, int]:
-    return {info.key: info.size for info in store.list(folder)}
-
-
-def _size(store: Store, sizes: dict[str, int], key: str) -> int | None:
-    """The size of an object; a listing of a directory at work is no picture of one moment, so it is asked again."""
-    if key in sizes:
-        return sizes[key]
-    info = store.head(key)
-    return None if info is None else info.size
-
-
-def _check_fragments(store: Store, lives: list[Live], *, deep: bool, progress: Progress) -> list[Problem]:
-    sizes = _sizes(store, paths.DATA) if lives else {}
-    total, done = sum(live.fragment.bytes for live in lives), 0
-    problems = []
-    for live in lives:
-        fragment = live.fragment
-        key = paths.data(fragment.name)
-        size = _size(store, sizes, key)
-        if size is None:
-            problems.append(Problem("missing", f"the fragment, with {live.rows} rows, is gone", object=key))
-        elif size != fragment.bytes:
-            detail = f"the fragment, with {live.rows} rows, has {size} bytes, not the {fragment.bytes} of its record"
-            problems.append(Problem("corrupt", detail, object=key))
-        elif deep and (wrong := _wrong_bytes(store, key, size, fragment.sha256)):
-            problems.append(Problem("corrupt", f"the fragment, with {live.rows} rows, {wrong}", object=key))
-        done += fragment.bytes
-        if deep:
-            progress(done, total)
-    return problems
-
-
-def _wrong_bytes(store: Store, key: str, size: int, expected: str) -> str:
-    check = hashlib.sha256()
-    try:
-        for start in range(0, size, READ_BYTES):
-            check.update(store.get_ranges(key, [(start, min(start + READ_BYTES, size))])[0])
-    except NotFoundError:
-        return "is gone"
-    return "" if check.hexdigest() == expected else "does not have the bytes that were written"
-
-
 def _check_vectors(store: Store, vectors: Mapping[str, list[Live]], *, deep: bool) -> list[Problem]:
-    sizes = _sizes(store, paths.VECTORS) if vectors else {}
+    sizes = sizes_below(store, paths.VECTORS) if vectors else {}
     reader = Vectors(store, cache_bytes=0)
     problems = []
     for name, lives in vectors.items():
         key = paths.vectors(name)
-        size = _size(store, sizes, key)
+        size = size_of(store, sizes, key)
         pairs = [(live.vector, live.fragment) for live in lives if live.vector is not None]
         rows = sum(vector.rows for vector, _ in pairs)
         end = max(vector.offset + vector.length for vector, _ in pairs)

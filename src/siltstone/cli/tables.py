@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
 
+_TAKEN = frozenset({"self", "query", "fresh"})  # arguments of ``sql`` have these names
 _ROWS = """\
 Rows are shown as a table, on a terminal the first hundred; --format or FILE's name says otherwise. With --json, and
 in jsonl, each row is a JSON object on a line of its own: times are ISO 8601, decimals are text, bytes are
@@ -37,6 +38,7 @@ Examples:
   siltstone scan reviews@3 --output march.parquet
   siltstone scan s3://bucket/reviews@v1 --count
   siltstone scan reviews --where "id = 7" --explain
+  siltstone scan events --fresh
 """
 _SQL = """\
 In the query the table is called by the last part of its URI, others by the names that --table gives them.
@@ -71,6 +73,7 @@ def add_verbs(verbs: Verbs) -> None:
     _add_columns(parser)
     parser.add_argument("--where", metavar="CONDITION", help="only rows that match this SQL condition")
     _add_limit(parser)
+    _add_fresh(parser)
     add_output(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--count", action="store_true", help="only say how many rows there are")
@@ -83,12 +86,14 @@ def add_verbs(verbs: Verbs) -> None:
         "--table", action="append", default=[], dest="tables", metavar="NAME=TABLE", help="one more; may be repeated"
     )
     _add_limit(parser)
+    _add_fresh(parser)
     add_output(parser)
 
     parser = add_verb(verbs, "get", _get, says="Read the rows with some keys.", teaches=_GET, rows=True)
     add_table(parser, reads=True)
     parser.add_argument("keys", metavar="KEY", nargs="+", help="the key of a row")
     _add_columns(parser)
+    _add_fresh(parser)
     add_output(parser)
 
     parser = add_verb(verbs, "changes", _changes, says="Read the rows that changed.", teaches=_CHANGES, rows=True)
@@ -108,6 +113,10 @@ def _add_limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=whole_number, metavar="N", help="at most so many rows")
 
 
+def _add_fresh(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fresh", action="store_true", help="with rows that are in shards and not merged yet")
+
+
 def _columns(arguments: argparse.Namespace) -> list[str] | None:
     return names(arguments.columns) or None
 
@@ -119,9 +128,14 @@ def _scan(arguments: argparse.Namespace, output: Output) -> int:
     target = Target(arguments, output)
     limit = arguments.limit if arguments.limit is not None else target.rows_max
     with reading(arguments) as table:
-        scan = table.scan(_columns(arguments), where=arguments.where, limit=limit)
-        if arguments.count or arguments.explain:
-            scan = table.scan(_columns(arguments), where=arguments.where, limit=arguments.limit)
+        only = arguments.count or arguments.explain
+        scan = table.scan(
+            _columns(arguments),
+            where=arguments.where,
+            limit=arguments.limit if only else limit,
+            fresh=arguments.fresh,
+        )
+        if only:
             found: int | str = scan.count() if arguments.count else scan.explain()
             what = "count" if arguments.count else "explain"
             output.result({"uri": table.uri, "version": scan.version, what: found})
@@ -170,8 +184,10 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
                 )
             if name in others or name == table.name:
                 raise UsageError(f"two tables are called {name!a}", hint="choose another name")
+            if name in _TAKEN:
+                raise UsageError(f"no other table can be called {name!a}", hint="choose another name")
             others[name] = stack.enter_context(opened(parse_named(text), arguments))
-        result = table.sql(arguments.query, **others)
+        result = table.sql(arguments.query, fresh=arguments.fresh, **others)
         limit = arguments.limit if arguments.limit is not None else target.rows_max
         rows = target.write(result.schema, _first(result.to_batches(), limit), what="sql")
         _say_rows(target, rows, output, cut=arguments.limit is None)
@@ -185,7 +201,7 @@ def _get(arguments: argparse.Namespace, output: Output) -> int:
     target = Target(arguments, output)
     with reading(arguments) as table:
         keys = _parse_keys(arguments.keys, table)
-        found = table.get(keys, _columns(arguments))
+        found = table.get(keys, _columns(arguments), fresh=arguments.fresh)
         if not found.num_rows:
             asked = ", ".join(shown(one)[1:-1] for one in arguments.keys[:5])
             raise NotFoundError(f"there is no row with the key {asked}", hint="see `siltstone scan`")

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.cli.documents import VERSION_SHAPE, WRITE_SHAPE, rows_text, say_version, time_text, version_document
+from siltstone.cli.documents import (
+    VERSION_SHAPE,
+    WRITE_SHAPE,
+    rows_text,
+    say_version,
+    shards_text,
+    time_text,
+    version_document,
+)
 from siltstone.cli.errors import DONE, UsageError
 from siltstone.cli.opening import Named, opened, parse_named, reading, writing
 from siltstone.cli.options import add_group, add_table, add_verb, whole_number
@@ -26,7 +34,8 @@ _COMPACTED = (
 )  # fmt: skip
 
 _LOG = """\
-Newest first: when each version was made, by which operation, what it did to rows, its tags and its message.
+Newest first: when each version was made, by which operation, what it did to rows, the shards that it merged, made or
+let go, its tags and its message.
 
 Examples:
   siltstone log reviews
@@ -121,19 +130,18 @@ def _log(arguments: argparse.Namespace, output: Output) -> int:
         newest = table.version
         documents = [version_document(one) | {"tags": tags.get(one.version, [])} for one in versions]
         output.result({"uri": table.uri, "version": newest, "versions": documents})
-    heads = ("version", "time", "operation", "rows", "tags", "message")
-    rows = [
-        (
-            one.version,
-            time_text(one).replace("T", " "),
-            one.operation,
-            rows_text(one),
-            ", ".join(tags.get(one.version, [])),
-            one.message,
-        )
-        for one in versions
-    ]
-    output.table(heads, rows, right=frozenset({"version"}))
+    cells: dict[str, list[object]] = {
+        "version": [one.version for one in versions],
+        "time": [time_text(one).replace("T", " ") for one in versions],
+        "operation": [one.operation for one in versions],
+        "rows": [rows_text(one) for one in versions],
+        "shards": [shards_text(one) for one in versions],
+        "tags": [", ".join(tags.get(one.version, [])) for one in versions],
+        "message": [one.message for one in versions],
+    }
+    if not any(cells["shards"]):
+        del cells["shards"]
+    output.table(list(cells), list(zip(*cells.values(), strict=True)), right=frozenset({"version"}))
     output.line(f"{len(versions)} of the versions 0 to {newest}")
     return DONE
 

@@ -10,7 +10,7 @@ from siltstone.cli.errors import DONE, UsageError
 from siltstone.cli.files import FORMATS, Rows, find_inputs
 from siltstone.cli.inference import infer_schema
 from siltstone.cli.opening import defaults_of, newest_only, writing
-from siltstone.cli.options import add_table, add_transaction, add_verb, names, storage_options
+from siltstone.cli.options import add_table, add_transaction, add_verb, count, names, storage_options
 from siltstone.cli.output import clean
 from siltstone.cli.progress import Progress
 from siltstone.cli.schemas import parse_schema
@@ -18,13 +18,14 @@ from siltstone.errors import NotFoundError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from siltstone.api import Table
     from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
     from siltstone.table.versions import Version
 
-_CREATED = (*COLUMNS_SHAPE, "created")
+_CREATED = (*COLUMNS_SHAPE, "created", "shards")
 _CREATE = """\
 Columns come from --schema, or from a file of rows with --like. Key columns tell rows apart: no two rows have the
 same key. Types: bool, int8 to int64, uint8 to uint64, float, double, string, binary, date32, timestamp[us, UTC],
@@ -34,6 +35,7 @@ map<string, int64>, fixed_size_list<float>[3]. Names with other characters go in
 Examples:
   siltstone create reviews --schema "id int64 not null, text string, at timestamp[us, UTC]" --key id
   siltstone create s3://bucket/reviews --like reviews.csv --key id --commits sqlite:claims.db
+  siltstone create events --schema "id string not null, n int64" --key id --shards 4
 """
 _FILES = """\
 Files are CSV (with a header), JSON lines, Parquet or Arrow, told by their names (also .gz and .zst) or by --format;
@@ -86,6 +88,19 @@ def add_verbs(verbs: Verbs) -> None:
     columns.add_argument("--like", metavar="FILE", help="take the columns of this file of rows")
     parser.add_argument("--format", choices=FORMATS, help="the format of --like FILE; default: by its name")
     parser.add_argument("--key", action="append", metavar="NAMES", help="key columns, with commas between them")
+    parser.add_argument(
+        "--shards",
+        type=count,
+        metavar="N",
+        help="spread keys over N shards, for many small writes with `siltstone put`",
+    )
+    parser.add_argument(
+        "--shard-config",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="what writers of its shards do, such as max_memtable_rows=100000; may be repeated",
+    )
     parser.add_argument("--exist-ok", action="store_true", help="a table of the same columns and key may be there")
 
     for name, run, says, teaches in (
@@ -137,9 +152,11 @@ def _create(arguments: argparse.Namespace, output: Output) -> int:
         key=key or None,
         commits=arguments.commits,
         exist_ok=arguments.exist_ok,
+        shards=arguments.shards,
+        shard_config=_shard_config(arguments.shard_config),
         storage_options=options,
     ) as table:
-        version, columns = table.version, table.schema
+        version, columns, shards = table.version, table.schema, len(table.shards())
         output.result(
             {
                 "uri": table.uri,
@@ -147,11 +164,25 @@ def _create(arguments: argparse.Namespace, output: Output) -> int:
                 "created": created,
                 "key": list(table.key),
                 "columns": column_documents(columns),
+                "shards": shards,
             }
         )
-        output.line(f"{'created' if created else 'found'} {clean(table.uri)}, version {version}")
+        behind = f", {shards} {'shard' if shards == 1 else 'shards'}" if shards else ""
+        output.line(f"{'created' if created else 'found'} {clean(table.uri)}, version {version}{behind}")
         say_columns(table, output)
     return DONE
+
+
+def _shard_config(given: Sequence[str]) -> dict[str, str] | None:
+    knobs: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError("--shard-config takes KNOB=VALUE", hint="such as --shard-config max_memtable_rows=100000")
+        if name in knobs:
+            raise UsageError(f"--shard-config gives {name[:80]!a} twice")
+        knobs[name] = value
+    return knobs or None
 
 
 def _is_there(uri: str, arguments: argparse.Namespace) -> bool:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from siltstone.errors import CorruptionError
 from siltstone.format import frame
 from siltstone.format.records import FORMAT, Digest, Id, Position, Text, check_format, decode_json
-from siltstone.format.table import Bounds, Count, Fragment, Label, Name, Schema, Vector
+from siltstone.format.table import Bounds, Count, Cursor, Fragment, Label, Name, Schema, Sharding, ShardName, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,6 +72,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settings: dict[Label, str | None] = {}
     once: dict[Label, Position] = {}  # the version that each id was applied in
     batches: dict[Label, Count] = {}  # the last batch of each stream that was applied
+    shards: dict[ShardName, Cursor | None] = {}  # a shard may have gone and come again: its cursor may be lower
+    sharding: Sharding | None = None  # where it changed
 
 
 class Rollup(NamedTuple):

@@ -23,14 +23,17 @@ REPEATED_BYTES_MAX = 16 * 1024
 PLAIN_BYTES_MAX = 1024  # longer bodies are compressed
 JSON_BYTES_MAX = 512 * 1024 * 1024
 DEPTH_MAX = 32
+SHARD_NAME = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
+SHARDS_MAX = 9999
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{20}-[0-9a-f]{32}\Z")]
 FieldId = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+ShardName = Annotated[str, msgspec.Meta(pattern=SHARD_NAME)]
 Operation = Literal[
     "create", "append", "overwrite", "delete", "update", "upsert", "compact", "schema", "tag", "settings", "restore",
-    "transaction",
+    "merge", "split", "transaction",
 ]  # fmt: skip
 Statistic = int | float | str | None
 
@@ -89,6 +92,21 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True):
     rows: Count  # how many are gone
 
 
+class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A mark in a shard's WAL: what lies before it is done with. At position 0 the digest is left out."""
+
+    position: Position = 0
+    epoch: Position = 0
+    digest: Digest | Literal[""] = ""
+
+
+class Sharding(msgspec.Struct, frozen=True, kw_only=True):
+    """How the keys of a table are spread: shard ``hash of the key modulo count``. ``map`` counts the splits."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=SHARDS_MAX)]
+    map: Annotated[int, msgspec.Meta(ge=0, le=9999)] = 0
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an operation did to rows, for people."""
 
@@ -112,6 +130,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settings: dict[Label, str | None] = {}
     once: tuple[Label, ...] = ()
     batches: dict[Label, Count] = {}  # by stream: batches up to this one are applied
+    shards: dict[ShardName, Cursor | None] = {}  # where each one is merged to; None: the shard goes
+    sharding: Sharding | None = None
     counts: Counts = Counts()
     message: Annotated[str, msgspec.Meta(max_length=4096)] = ""
 

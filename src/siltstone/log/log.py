@@ -34,7 +34,7 @@ from siltstone.format.records import Header, Hint, Identity, encode_entry, encod
 from siltstone.log import outcomes
 from siltstone.log.arguments import check_body, check_epoch, check_home, check_mark, check_op
 from siltstone.log.guard import GuardedLog
-from siltstone.log.marks import Entry, Mark
+from siltstone.log.marks import Entry, Mark, entry_of
 from siltstone.log.truncate import Truncation, truncate
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Log(GuardedLog):
         env: Env,
         writer: str = "",
         before_write: Callable[[], None] = lambda: None,
+        probe: bool = True,
         lookup: Callable[[str], Mark | None] | None = None,
         reopen: Callable[[], Log] | None = None,
         on_close: Callable[[], None] = lambda: None,
@@ -72,6 +73,7 @@ class Log(GuardedLog):
         super().__init__(store, root, identity, genesis, commits, env=env, lookup=lookup)
         self._writer = writer
         self._before_write = before_write
+        self.probe = probe  # whether its store is, or was, probed before it is written to
         self._reopen = reopen
         self._on_close = on_close
         self._process = os.getpid()
@@ -174,12 +176,14 @@ class Log(GuardedLog):
         if after.epoch > epoch:
             raise self._fenced(epoch, after.epoch, after.position - 1)
         while True:
-            data = self._encode(body, after, epoch, op, kind, time_ms=time_ms)
+            header = self._header(after, epoch, op, kind, time_ms=time_ms)
+            data = encode_entry(header, body)
             winner = self._decide(data, after, op)
             if winner is None:
                 return self._folded(op, after.position)
-            entry = self.read(winner, after.position)
-            mine = winner == data or entry.op == op
+            # What was just written need not be taken apart and checked.
+            entry = entry_of(header, body, winner) if winner is data else self.read(winner, after.position)
+            mine = winner is data or entry.op == op
             if self._passed(op, after.position, mine=mine):  # else a latecomer's entry may stand in an empty place
                 return self._folded(op, after.position)
             if mine:
@@ -192,10 +196,8 @@ class Log(GuardedLog):
                 raise outcomes.taken(entry, op)
             after = entry.end  # a fenced writer's entry: dead, and only a step in the chain
 
-    def _encode(
-        self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind, *, time_ms: int | None = None
-    ) -> bytes:
-        header = Header(
+    def _header(self, after: Mark, epoch: int, op: str, kind: Kind, *, time_ms: int | None = None) -> Header:
+        return Header(
             log=self.identity.log,
             position=after.position,
             epoch=epoch,
@@ -206,7 +208,6 @@ class Log(GuardedLog):
             writer=self._writer,
             time_ms=self._env.clock.wall_ms() if time_ms is None else time_ms,
         )
-        return encode_entry(header, body)
 
     def _decide(self, data: bytes, after: Mark, op: str) -> bytes | None:
         """What the place holds; None where the commit store says that the floor passed it."""
@@ -331,6 +332,11 @@ class Log(GuardedLog):
                 if self._last.position > self._hinted_at:
                     self._write_hint(self._last.position)
                 self.check_receipt(self._last)
+
+    @property
+    def env(self) -> Env:
+        """Its clock, ids and patience."""
+        return self._env
 
     def check_process(self) -> None:
         """Raise ForkedError in a child of the process that opened the handle."""

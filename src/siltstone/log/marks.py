@@ -57,6 +57,11 @@ def read_entry(data: bytes, *, log: str, position: int, name: str) -> Entry:
     """Decode and check that the entry belongs here; its predecessor is not looked at."""
     header, body = decode_entry(data, name=name)
     _check_home(header, log=log, position=position, name=name)
+    return entry_of(header, body, data)
+
+
+def entry_of(header: Header, body: bytes, data: bytes) -> Entry:
+    """The entry of a header and a body; ``data`` is both, as they are stored."""
     return Entry(
         position=header.position,
         epoch=header.epoch,

@@ -92,9 +92,26 @@ def open_log(
         env=env,
         writer=writer,
         before_write=lambda: _check_writable(store, found.identity, registry, check),
+        probe=probe,
         lookup=lookup,
         on_close=registry.close if registry is not None and isinstance(commits, str) else lambda: None,
         reopen=partial(open_log, store, commits=registry, root=root, probe=probe, writer=writer, lookup=lookup),
+    )
+
+
+def open_beside(log: Log, root: str, *, create: bool = False, writer: str = "") -> Log:
+    """Open another log of the same store, decided by the same commit store; made with ``create``, guarded alike."""
+    registry = log.commits.registry if isinstance(log.commits, External) else None
+    return open_log(
+        log.store,
+        commits=None if isinstance(registry, NoRegistry) else registry,
+        create=create,
+        root=root,
+        guard=log.identity.guard,
+        probe=log.probe,
+        trust_ms=log.identity.trust_ms,
+        writer=writer,
+        env=log.env,
     )
 
 

@@ -164,6 +164,10 @@ class LogReader(FloorReader):
         """What is published at a position, if anything."""
         return next(self.published_many(position, position + 1))
 
+    def is_taken(self, position: int) -> bool:
+        """Whether something is published at a position."""
+        return self._exists(position) if self.identity.publish == "create" else self.published(position) is not None
+
     def published_many(self, start: int, stop: int) -> Iterator[bytes | None]:
         """What is published from ``start`` to ``stop - 1``; reads overlap."""
         if self.identity.publish == "create":

@@ -16,13 +16,26 @@ from siltstone.errors import MissingDependencyError as _MissingDependencyError
 
 if _typing.TYPE_CHECKING:
     from siltstone.spark.compact import compact
+    from siltstone.spark.ingest import ingest
+    from siltstone.spark.merge import merge_shards
     from siltstone.spark.read import read
     from siltstone.spark.rows import delete, update
     from siltstone.spark.session import session
     from siltstone.spark.upsert import upsert
     from siltstone.spark.write import append, overwrite
 
-__all__ = ["append", "compact", "delete", "overwrite", "read", "session", "update", "upsert"]
+__all__ = [
+    "append",
+    "compact",
+    "delete",
+    "ingest",
+    "merge_shards",
+    "overwrite",
+    "read",
+    "session",
+    "update",
+    "upsert",
+]
 
 _PYSPARK_MIN = (4, 3)
 _HINT = "pip install 'siltstone[spark]'"
@@ -30,6 +43,8 @@ _MODULES = {
     "append": "write",
     "compact": "compact",
     "delete": "rows",
+    "ingest": "ingest",
+    "merge_shards": "merge",
     "overwrite": "write",
     "read": "read",
     "session": "session",

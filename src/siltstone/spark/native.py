@@ -25,13 +25,14 @@ from pyspark.sql import functions as F  # noqa: N812 - everyone calls it so
 from pyspark.sql import types as st
 
 from siltstone import paths
-from siltstone.errors import CorruptionError, MissingObjectError
+from siltstone.errors import CorruptionError, InternalError, MissingObjectError
 from siltstone.locks import ForkLock
 from siltstone.spark.sparksql import quoted
 from siltstone.spark.types import spark_type
 from siltstone.table import pages
 from siltstone.table.columns import Plan
 from siltstone.table.fragment_bytes import FragmentBytes
+from siltstone.table.overlay import store_of
 from siltstone.table.schema import arrow_type
 from siltstone.table.types import LIST, MAP, STRUCT, is_list, list_size, widens
 
@@ -91,7 +92,7 @@ def choose(tools: Tools, lives: Sequence[Live], fields: Sequence[Field]) -> Choi
         MissingObjectError: a file is gone.
         CorruptionError: a file is not the one that the log describes.
     """
-    store = tools.store
+    store = tools.store  # what is laid over a table lies below its root too
     if store.traits.kind != "file" or not store.uri.startswith(_SCHEME):
         return Choice(rest=list(lives), why="Spark reads files of a disk alone by itself")
     if _PATTERN.search(store.uri.removeprefix(_SCHEME)):
@@ -99,9 +100,10 @@ def choose(tools: Tools, lives: Sequence[Live], fields: Sequence[Field]) -> Choi
     choice = Choice()
     shapes: dict[Signature, Shape | None] = {}
     for live in lives:
-        signature = _signature(store, live.fragment)
+        own = _store_of(tools, live.fragment)
+        signature = _signature(own, live.fragment)
         if signature not in shapes:
-            shapes[signature] = _shape(store, live.fragment, tuple(fields))
+            shapes[signature] = _shape(own, live.fragment, tuple(fields))
         shape = shapes[signature]
         if shape is None:
             choice.rest.append(live)
@@ -143,7 +145,7 @@ def read_native(
     for shape, lives in choice.native.items():
         kept = st.StructType([st.StructField(one.name, one.type) for one in shape if one is not None])
         whole = [live for live in lives if live.vector is None]
-        found = [_scan(spark, tools.store, whole, kept)] if whole else []
+        found = [_scan(spark, tools, whole, kept)] if whole else []
         masked = _rounds([live for live in lives if live.vector is not None])
         found += [_left(spark, tools, some, kept) for some in masked]
         if kept != schema:  # a select takes some calls of the JVM for each column
@@ -158,8 +160,8 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 
-def _scan(spark: SparkSession, store: Store, lives: Sequence[Live], schema: st.StructType) -> DataFrame:
-    names = [f"{store.uri}/{paths.data(live.fragment.name)}" for live in lives]
+def _scan(spark: SparkSession, tools: Tools, lives: Sequence[Live], schema: st.StructType) -> DataFrame:
+    names = [f"{_store_of(tools, live.fragment).uri}/{paths.data(live.fragment.name)}" for live in lives]
     return spark.read.options(**_OPTIONS).schema(schema).parquet(*names)
 
 
@@ -180,11 +182,18 @@ def _left(spark: SparkSession, tools: Tools, lives: Sequence[Live], schema: st.S
     )
     kept = [F.col(quoted(one.name)) for one in schema.fields]
     size, row = (F.col(f"{_METADATA}.{one}") for one in ("file_size", "row_index"))
-    scan = _scan(spark, tools.store, lives, schema).select(*kept, size.alias(_FILE), row.alias(_ROW))
+    scan = _scan(spark, tools, lives, schema).select(*kept, size.alias(_FILE), row.alias(_ROW))
     word = F.get(F.col(_WORDS), F.shiftright(F.col(_ROW), 6).cast("int"))
     there = F.getbit(word, F.col(_ROW).bitwiseAND(F.lit(_WORD_BITS - 1)).cast("int")) == F.lit(0)
     bits_frame = F.broadcast(spark.createDataFrame(bits))
     return scan.join(bits_frame, (F.col(_FILE) == F.col(_SIZE)) & there, "left_semi").drop(_FILE, _ROW)
+
+
+def _store_of(tools: Tools, fragment: Fragment) -> Store:
+    store = store_of(tools, fragment)
+    if store is None:
+        raise InternalError(f"{fragment.name} is in memory, where Spark finds no file")
+    return store
 
 
 def _words(bits: bytes) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Reading a table as a DataFrame: by Spark's own Parquet reader where that gives the same rows, else in tasks.
 
 What must hold:
-- A DataFrame sees one version, however often it is run and whatever is committed meanwhile.
+- A DataFrame sees one version, however often it is run and whatever is committed meanwhile; with ``fresh``, the rows
+  that were durable when it was made.
 - Which of the two ways is taken shows in nothing but the time it takes.
 """
 
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from siltstone.errors import InvalidInputError
 from siltstone.spark.arguments import as_table, check_session
 from siltstone.spark.native import choose, read_native, union
-from siltstone.spark.parts import Job, make_job, make_parts, read_pickled
+from siltstone.spark.parts import Job, make_job, make_parts, read_pickled, split_held
 from siltstone.spark.sparksql import quoted, translate
-from siltstone.spark.types import spark_schema
+from siltstone.spark.types import spark_schema, to_spark
 from siltstone.table import arguments
 from siltstone.table.predicate import parse_predicate
 from siltstone.table.reading import Reading, chosen_schema
@@ -69,6 +70,9 @@ def read(
 ) -> DataFrame:
     """A version of a table as a DataFrame: the newest, or the one of a number or tag. It stays that version.
 
+    With ``fresh``, rows that are durable in shards and not merged yet are seen too: those that are in no fragment are
+    brought to the driver. Shards keep what was merged since for some minutes; use the DataFrame within them.
+
     Only ``columns`` are read, and only files that may hold rows that match ``where`` (the table's own SQL, as in
     ``table.scan``). ``plan`` says who reads: Spark's own Parquet reader (``native``: files on a disk that executors
     share), tasks with the table's reader (``python``), or the faster one that can (``auto``). Both give the same.
@@ -80,7 +84,7 @@ def read(
     TruncatedError, MissingObjectError and CorruptionError (a file is gone, or is another one).
     """
     _check(spark, fresh=fresh, plan=plan, pinned=version is not None or tag is not None)
-    query = _query(as_table(table), columns, arguments.check_where(where), version=version, tag=tag)
+    query = _query(as_table(table), columns, arguments.check_where(where), version=version, tag=tag, fresh=fresh)
     lives = query.reading().choose(query.state.fragments)
     frame = _frame(spark, query, lives, plan)
     if query.predicate is None:
@@ -99,13 +103,19 @@ def _check(spark: object, *, fresh: object, plan: object, pinned: bool) -> None:
 
 
 def _query(
-    table: Table, columns: Sequence[str] | None, where: str | None, *, version: int | None, tag: str | None
+    table: Table,
+    columns: Sequence[str] | None,
+    where: str | None,
+    *,
+    version: int | None,
+    tag: str | None,
+    fresh: bool,
 ) -> _Query:
     if version is not None or tag is not None:
         table = table.at(version=version, tag=tag)
-    state: State = table._now()  # noqa: SLF001 - what the handle sees, for others to read
+    tools, state = table._seen_by(fresh=fresh)  # noqa: SLF001 - what the handle sees, for others to read
     predicate = None if where is None else parse_predicate(where, arrow_schema(state.schema))
-    return _Query(table._tools, state, chosen_fields(state.schema, columns), predicate)  # noqa: SLF001
+    return _Query(tools, state, chosen_fields(state.schema, columns), predicate)
 
 
 def _frame(spark: SparkSession, query: _Query, lives: Sequence[Live], plan: Way) -> DataFrame:
@@ -118,14 +128,16 @@ def _frame(spark: SparkSession, query: _Query, lives: Sequence[Live], plan: Way)
     )
     if not lives:
         return spark.createDataFrame([], query.schema)
+    rest, held = split_held(query.reading(), lives)
     frames: list[DataFrame] = []
-    rest = list(lives)
-    if plan != "python":
-        frames, rest, why = _native(spark, query, lives)
+    if rest and plan != "python":
+        frames, rest, why = _native(spark, query, rest)
         if rest and plan == "native":
             raise InvalidInputError(f"Spark can't read all of this table by itself: {why}", hint="leave plan= out")
     if rest:
         frames.append(_in_tasks(spark, job, rest, query))
+    if held.num_rows or not frames:
+        frames.append(spark.createDataFrame(to_spark(held, query.schema), query.schema))
     return union(frames)
 
 

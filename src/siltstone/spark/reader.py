@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from siltstone.errors import SchemaMismatchError
-from siltstone.spark.parts import make_job, make_parts, read_pickled
+from siltstone.spark.parts import make_held, make_job, make_parts, read_pickled, split_held
 from siltstone.spark.types import spark_type
 from siltstone.table.predicate import parse_predicate
 from siltstone.table.reading import Reading
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 class TableReader(DataSourceReader):
     """Reads some columns of a version; ``pushFilters`` is not there, since Spark mixes up those of two queries."""
 
-    def __init__(self, table: Table, schema: StructType, *, where: str | None) -> None:
-        state, tools = table._now(), table._tools  # noqa: SLF001 - what the handle sees, for others to read
+    def __init__(self, table: Table, schema: StructType, *, where: str | None, fresh: bool = False) -> None:
+        tools, state = table._seen_by(fresh=fresh)  # noqa: SLF001 - what the handle sees, for others to read
         columns = checked_columns(schema, arrow_schema(state.schema))
         predicate = None if where is None else parse_predicate(where, arrow_schema(state.schema))
         reading = Reading(tools, state.schema, chosen_fields(state.schema, columns), predicate)
-        self._parts = make_parts(reading, reading.choose(state.fragments))
+        lives, held = split_held(reading, reading.choose(state.fragments))
+        self._parts = make_parts(reading, lives) + make_held(held, schema)
         self._job = make_job(tools, state, columns=columns, where=where, schema=schema)
 
     def partitions(self) -> Sequence[InputPartition]:

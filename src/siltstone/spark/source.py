@@ -2,7 +2,7 @@
 
 What must hold:
 - A DataFrame sees one version in every query: the newest when it was loaded or, where a schema was given, at its
-  first query, since Spark asks nothing before.
+  first query, since Spark asks nothing before. With ``fresh`` each query sees what is durable when it is planned.
 - Spark keeps an instance for as long as a DataFrame, and sends it from process to process: it holds options and the
   number of a version, no handle.
 """
@@ -49,7 +49,8 @@ class SiltstoneSource(DataSource):
 
     def reader(self, schema: StructType) -> TableReader:
         options = self._read_options()
-        return TableReader(self._open(options), schema, where=arguments.check_where(options.text("where")))
+        where = arguments.check_where(options.text("where"))
+        return TableReader(self._open(options), schema, where=where, fresh=options.flag("fresh"))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
         return BatchWriter(self.options, schema, overwrite=overwrite)
@@ -70,6 +71,8 @@ class SiltstoneSource(DataSource):
     def _open(self, options: Options) -> Table:
         """The table at the version that this instance sees."""
         table = options.open()
+        if options.flag("fresh"):
+            return table
         if self._version is None:
             self._version = table.version
         return table if table.version == self._version else table.at(version=self._version)

@@ -48,7 +48,11 @@ def run_tasks(spark: SparkSession, items: Sequence[Item], work: Callable[[Item],
 
 def run_on_rows(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Answer]) -> list[Answer]:
     """``work`` of the rows of each partition; partitions without rows are left out."""
-    return list(_answers(frame.mapInArrow(partial(_run_rows, work), SCHEMA)))
+    names = frame.columns
+    if any("." in name or "`" in name for name in names):
+        # mapInArrow reads names as if they were expressions, in which these mean something.
+        frame = frame.toDF(*map(str, range(len(names))))
+    return list(_answers(frame.mapInArrow(partial(_run_rows, names, work), SCHEMA)))
 
 
 def _run_lots(
@@ -64,11 +68,12 @@ def _run_lot(number: int, lot: Sequence[Item], work: Callable[[Item], Answer]) -
 
 
 def _run_rows(
-    work: Callable[[Iterator[pa.RecordBatch]], Answer], batches: Iterator[pa.RecordBatch]
+    names: Sequence[str], work: Callable[[Iterator[pa.RecordBatch]], Answer], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    first = next((batch for batch in batches if batch.num_rows), None)
+    named = (batch.rename_columns(list(names)) for batch in batches)
+    first = next((batch for batch in named if batch.num_rows), None)
     if first is not None:
-        yield _packed(lambda: work(_chained(first, batches)))
+        yield _packed(lambda: work(_chained(first, named)))
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -137,6 +137,11 @@ def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
 
 def _operation(options: Options, *, overwrite: bool) -> str:
     operation = options.text("operation") or ("overwrite" if overwrite else "append")
+    if operation == "ingest":
+        raise InvalidInputError(
+            "rows can't be ingested by a format: Spark does not let it bring them to their shards first",
+            hint="use siltstone.spark.ingest(rows, table), in a stream within foreachBatch",
+        )
     if operation not in OPERATIONS:
         raise InvalidInputError(
             f"option operation is {shown(operation)}", hint=f"it is one of {', '.join(sorted(OPERATIONS))}"

@@ -36,6 +36,12 @@ class Traits(NamedTuple):
     kind: str  # file, memory, s3, gs, az
     known_good: bool  # its provider documents an atomic create-if-absent, and keeps it
     cheap_probes: bool  # single look-ups cost less than a listing
+    threads: bool = True  # requests may come from several threads at once
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether several requests under way at once take less time than one after the other."""
+        return self.threads and not self.cheap_probes
 
 
 class Store(ABC):

@@ -225,3 +225,24 @@ def sql_name(uri: str) -> str:
     last = uri.rstrip("/").rpartition("/")[2]
     name = re.sub(r"\W", "_", last) or "table"
     return f"_{name}" if name[0].isdigit() else name
+
+
+_SHARD_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+TEXT_CHARACTERS_MAX = 256
+
+
+def check_shard_name(name: str) -> str:
+    """The name of a shard."""
+    if not _SHARD_NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"a shard can't be called {name!a}",
+            hint="use small letters, digits, _ and -, at most 64 of them, the first one a letter or a digit",
+        )
+    return name
+
+
+def check_text(text: object, what: str) -> str:
+    """A short text for people."""
+    if not isinstance(text, str) or len(text) > TEXT_CHARACTERS_MAX or not text.isprintable():
+        raise InvalidInputError(f"{what} must be a string of at most {TEXT_CHARACTERS_MAX} printable characters")
+    return text

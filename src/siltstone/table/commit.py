@@ -116,7 +116,7 @@ def _prepare(tools: Tools, state: State, works: Sequence[Work], *, base: int, on
     draft = Draft(tools, state)
     for work in works:
         work.run(draft)
-    kinds = {work.operation for work in works}
+    kinds = {work.operation for work in works if not work.accompanies}
     operation: Operation = kinds.pop() if len(kinds) == 1 else "transaction"
     change, footprint = draft.finish(operation, base=base, once=once, message=message)
     try:

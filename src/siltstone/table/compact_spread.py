@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from siltstone.format.table import Field, Fragment, Schema
     from siltstone.table.compact_ranges import Range
-    from siltstone.table.files import FragmentFile
+    from siltstone.table.files import FileLike
     from siltstone.table.staged import Site
     from siltstone.table.stream import Turn
     from siltstone.table.tools import Tools
@@ -246,7 +246,7 @@ def _read(tools: Tools, schema: Schema, part: Slice) -> pa.Table:
 
 
 def _in_slice(
-    file: FragmentFile, number: int, schema: Schema, field: Field, part: Slice
+    file: FileLike, number: int, schema: Schema, field: Field, part: Slice
 ) -> tuple[pa.Table, np.ndarray | None]:
     """A row group, and which of its rows are in the slice; None where all are."""
     table = file.read(number, schema.fields)

@@ -12,8 +12,14 @@ append or upsert, key  rows were added (their keys may be mine); fragments that 
 delete, update         rows were added (they may match); fragments that I mask were touched
 overwrite, restore     rows or fragments changed at all
 compact                rows of my sources were deleted (they are mapped to the new fragments)
+merge, split           as upsert; shards were moved that I read or move; keys were spread anew
+all that look at rows  a shard came into being: what is in it came before me
 tag, settings          the same names
 =====================  ==========================================================================
+
+An operation of a table with shards that looks at their rows, or takes them into the table, reads those shards as a
+merge does. Whatever depends on rows chooses its shards by how keys are spread, so it is run again where that changed. A
+merge that landed brought rows as an upsert does, and moved shards.
 
 A compaction that landed has the same rows: it concerns only who touches the fragments that it replaced. A
 compaction of mine whose sources are gone is the one real conflict: its work is of no use.
@@ -48,6 +54,7 @@ class Footprint:
     rewrites: bool = False  # the same rows in other files
     tags: frozenset[str] = frozenset()
     settings: frozenset[str] = frozenset()
+    shards: frozenset[str] = frozenset()  # that it read or moves
 
 
 def verdict(mine: Footprint, landed: Change) -> Verdict:
@@ -64,6 +71,9 @@ def verdict(mine: Footprint, landed: Change) -> Verdict:
         or bool(mine.touches & (removed | masked))
         or bool(mine.tags & landed.tags.keys())
         or bool(mine.settings & landed.settings.keys())
+        or bool(mine.shards & landed.shards.keys())
+        or ((mine.rows or mine.whole) and any(to is not None and to.position == 0 for to in landed.shards.values()))
+        or (landed.sharding is not None and bool(mine.rows or mine.whole or mine.shards))
     )
     return Verdict.RERUN if again else Verdict.KEEP
 

@@ -5,6 +5,7 @@ What must hold:
 - Nothing is visible to anyone else until the draft's change is committed; what it wrote until then is abandoned
   with it.
 - A fragment that loses its last row is removed, not masked.
+- Rows that are in shards, or on their way there, stay readable: columns of a table with shards don't get narrower.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from siltstone.errors import CorruptionError, InternalError, InvalidInputError
 from siltstone.format.table import Change, Counts, Vector
 from siltstone.table.conflict import Footprint
+from siltstone.table.evolve import outgrown
 from siltstone.table.once import ANYTIME, Once
+from siltstone.table.state import differences
+from siltstone.table.types import shown
 from siltstone.table.vectors import Deleted, write_vectors
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from siltstone.format.rollup import Live
-    from siltstone.format.table import Fragment, Operation, Schema
+    from siltstone.format.table import Cursor, Fragment, Operation, Schema, Sharding
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
 
@@ -81,7 +86,18 @@ class Draft:
         self._masks[name] = vector
 
     def set_schema(self, schema: Schema) -> None:
-        """Change the columns."""
+        """Change the columns.
+
+        Raises:
+            InvalidInputError: rows that are put into shards meanwhile may not fit them.
+        """
+        if self.state.shards and (names := outgrown(self.schema, schema)):
+            raise InvalidInputError(
+                f"the table has shards, whose writers may be putting rows that would not fit column {shown(names[0])}",
+                hint="columns of a table with shards can't be made narrower; to go back to the rows of a version, pass "
+                "them to overwrite()",
+                column=names[0],
+            )
         self._apply(Change(operation="schema", schema=schema))
 
     def set_labels(
@@ -100,6 +116,18 @@ class Draft:
         self._settings.update(settings)
         self._apply(Change(operation="tag", tags=tags, settings=settings))
 
+    def set_shards(self, cursors: Mapping[str, Cursor | None], sharding: Sharding | None = None) -> None:
+        """Move shards, add them, remove them (None), spread keys anew; what is as it should be stays out of the change.
+
+        A cursor never goes back: whoever is run again looks at ``state.shards`` first, where another may have been.
+        """
+        self.depends(shards=cursors.keys() | (self.state.shards.keys() if sharding else frozenset()))
+        moves = {name: cursor for name, cursor in cursors.items() if self.state.shards.get(name) != cursor}
+        try:
+            self._apply(Change(operation="merge", shards=moves, sharding=sharding))
+        except CorruptionError as error:  # nothing that was read is wrong
+            raise InternalError(f"shards can't be moved like that: {error.message}") from error
+
     def count(self, *, inserted: int = 0, updated: int = 0, deleted: int = 0) -> None:
         """Note what was done to rows, for people."""
         self.counts = Counts(
@@ -109,9 +137,15 @@ class Draft:
         )
 
     def depends(
-        self, *, rows: bool = False, whole: bool = False, columns: bool = False, rewrites: bool = False
+        self,
+        *,
+        rows: bool = False,
+        whole: bool = False,
+        columns: bool = False,
+        rewrites: bool = False,
+        shards: Iterable[str] = (),
     ) -> None:
-        """Note what the change depends on."""
+        """Note what the change depends on; ``shards`` are those that were looked at, also where no row was there."""
         had = self.footprint
         self.footprint = replace(
             had,
@@ -119,6 +153,7 @@ class Draft:
             whole=had.whole or whole,
             columns=had.columns or columns,
             rewrites=had.rewrites or rewrites,
+            shards=had.shards.union(shards),
         )
 
     # -- what they ask -----------------------------------------------------------------------------
@@ -160,6 +195,8 @@ class Draft:
             settings=self._settings,
             once=(once.id,) if once.id else (),
             batches={once.stream: once.batch} if once.stream else {},
+            shards=differences(self.begun.shards, self.state.shards),
+            sharding=self.state.sharding if self.state.sharding != self.begun.sharding else None,
             counts=self.counts,
             message=message,
         )
@@ -182,4 +219,6 @@ def is_empty(change: Change) -> bool:
         or change.settings
         or change.once
         or change.batches
+        or change.shards
+        or change.sharding
     )

@@ -155,6 +155,16 @@ def still_reads(written: Schema, now: Schema) -> bool:
     return all(one.id >= written.next_id if one.id not in had else _still_fits(had[one.id], one) for one in now.fields)
 
 
+def outgrown(written: Schema, now: Schema) -> list[str]:
+    """The columns of one schema that rows of another may not fit: narrower ones, and new ones that can't be null."""
+    had = {one.id: one for one in written.fields}
+    return [
+        one.name
+        for one in now.fields
+        if (not _still_fits(had[one.id], one) if one.id in had else not one.nullable and one.default is None)
+    ]
+
+
 def _still_fits(written: Field, now: Field) -> bool:
     same = (written.type, written.children) == (now.type, now.children)
     return (same or widens(arrow_type(written), arrow_type(now))) and (now.nullable or not written.nullable)

@@ -9,7 +9,7 @@ What must hold:
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,6 +42,55 @@ class Group(NamedTuple):
     rows: int
 
 
+class FileLike(Protocol):
+    """The rows of one fragment, wherever they are. Safe to share between threads."""
+
+    @property
+    def fragment(self) -> Fragment:
+        """Its record."""
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Its row groups, in order."""
+
+    @property
+    def source(self) -> FragmentBytes | None:
+        """Its bytes; None where there is no file."""
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept of it, estimated."""
+
+    def read(self, group: int, fields: Sequence[Field], *, threads: bool = False) -> pa.Table:
+        """Some columns of a whole row group; ``threads`` decodes them side by side."""
+
+    def take(self, rows: np.ndarray, fields: Sequence[Field]) -> pa.Table:
+        """Some columns of some rows, whose numbers are distinct and in order."""
+
+    def find(self, keys: pa.Array, field: Field) -> tuple[np.ndarray, np.ndarray]:
+        """The rows whose value is one of some distinct keys, in order, and the place of each one's key in ``keys``."""
+
+    def lookup(self, keys: pa.Array, field: Field, fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, pa.Table]:
+        """What ``find`` gives, and some columns of these rows."""
+
+    def group_bounds(self, group: int, field: Field) -> Bounds | None:
+        """The bounds of a column in a row group; None where they are not known. NaN is left out."""
+
+    def page_bounds(self, group: int, field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """The first row of each page of a row group, and the bounds of a column there; None where they are not known.
+
+        Rows count from the start of the row group. A page with nothing but nulls has a low bound above its high
+        one. NaN is left out.
+        """
+
+
+class OpensFiles(Protocol):
+    """Whatever gives the files of a table's fragments."""
+
+    def open(self, fragment: Fragment, *, store: Store | None = None) -> FileLike:
+        """The file of a fragment, from ``store`` where that is not the table's own."""
+
+
 class Files:
     """The fragments of one table, open. Safe to share between threads."""
 
@@ -53,8 +102,8 @@ class Files:
         self._open: OrderedDict[str, FragmentFile] = OrderedDict()
         self._bytes = 0
 
-    def open(self, fragment: Fragment) -> FragmentFile:
-        """The file of a fragment; one request where it is not kept from before.
+    def open(self, fragment: Fragment, *, store: Store | None = None) -> FragmentFile:
+        """The file of a fragment; one request where it is not kept from before. ``store``: it is in another one.
 
         Raises:
             MissingObjectError: it is gone.
@@ -65,7 +114,7 @@ class Files:
             if found is not None and _same(found.fragment, fragment):
                 self._open.move_to_end(fragment.name)
                 return found
-        opened = FragmentFile(self._store, fragment, self)
+        opened = FragmentFile(store or self._store, fragment, self)
         with self._lock:
             self._drop(self._open.pop(fragment.name, None))
             self._open[fragment.name] = opened
@@ -112,12 +161,12 @@ class FragmentFile:
     def __init__(self, store: Store, fragment: Fragment, files: Files) -> None:
         self.fragment = fragment
         self.kept = False  # whether ``files`` counts its bytes
-        self._source = FragmentBytes(store, fragment)
-        self._footer = self._source.footer
+        self.source = FragmentBytes(store, fragment)
+        self._footer = self.source.footer
         self.groups = tuple(Group(one.start, one.rows) for one in self._footer.groups)
-        self.nbytes = self._source.nbytes
-        self._indexes = Indexes(self._source, lambda nbytes: files.grown(self, nbytes))
-        self._reader = Reader(self._source, self._indexes, files.pages)
+        self.nbytes = self.source.nbytes
+        self._indexes = Indexes(self.source, lambda nbytes: files.grown(self, nbytes))
+        self._reader = Reader(self.source, self._indexes, files.pages)
         self._finder = Finder(self._reader, self._indexes, rows=fragment.rows, groups=len(self.groups))
 
     def read(self, group: int, fields: Sequence[Field], *, threads: bool = False) -> pa.Table:
@@ -133,7 +182,7 @@ class FragmentFile:
         rows = np.asarray(rows, np.int64)
         if rows[0] < 0 or rows[-1] >= self.fragment.rows or (np.diff(rows) <= 0).any():
             raise InvalidInputError(
-                f"row numbers of {self._source.key} are out of range or not in order",
+                f"row numbers of {self.source.key} are out of range or not in order",
                 hint=f"give distinct numbers from 0 to {self.fragment.rows - 1}, the smallest first",
             )
         return self._reader.take(plan, rows)

@@ -37,7 +37,7 @@ class FragmentBytes:
     def __init__(self, store: Store, fragment: Fragment) -> None:
         self.fragment = fragment
         self.key = paths.data(fragment.name)
-        self._store = store
+        self.store = store
         if fragment.bytes < len(MAGIC) + TRAILER_BYTES:
             raise self.corrupt(f"a fragment of {fragment.bytes} bytes is none")
         self._read_tail()
@@ -76,7 +76,7 @@ class FragmentBytes:
         To clear fresh memory for large ranges takes longer than to read them, so they are read in small parts and put
         together in Arrow's memory, which it uses again and again.
         """
-        if self._store.traits.kind != "file" or all(one.end - one.start <= PART_BYTES for one in ranges):
+        if self.store.traits.kind != "file" or all(one.end - one.start <= PART_BYTES for one in ranges):
             return self.fetch(ranges)
         return [self._fetch_parts(one) if one.end - one.start > PART_BYTES else self.fetch([one])[0] for one in ranges]
 
@@ -132,16 +132,16 @@ class FragmentBytes:
 
     def _get(self, ranges: Sequence[Range]) -> list[bytes]:
         try:
-            return self._store.get_ranges(self.key, ranges)
+            return self.store.get_ranges(self.key, ranges)
         except NotFoundError as error:
             raise MissingObjectError(
-                f"the fragment {self.key} is gone from {self._store.uri}",
+                f"the fragment {self.key} is gone from {self.store.uri}",
                 hint="restore it from a copy, or go back to a version that does not need it",
                 object=self.key,
             ) from error
         except UnavailableError as error:
             # Most stores refuse a range that begins past the end.
-            info = self._store.head(self.key)
+            info = self.store.head(self.key)
             if info is not None and info.size != self.fragment.bytes:
                 raise self.corrupt(f"it has {info.size} bytes, not the {self.fragment.bytes} of its record") from error
             raise

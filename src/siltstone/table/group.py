@@ -50,12 +50,19 @@ class Turns:
     """Commits for the threads of one handle. ``state`` gives the newest known state, ``seen`` takes a newer one."""
 
     def __init__(
-        self, tools: Tools, history: History, *, state: Callable[[], State], seen: Callable[[State], State]
+        self,
+        tools: Tools,
+        history: History,
+        *,
+        state: Callable[[], State],
+        seen: Callable[[State], State],
+        complete: Callable[[Sequence[Work]], Sequence[Work]] = list,
     ) -> None:
         self._tools = tools
         self._history = history
         self._state = state
         self._seen = seen
+        self._complete = complete  # operations, with what they need before them
         self._turn = ForkLock()
         self._waiting: list[Request] = []
         self._guard = ForkLock()
@@ -100,7 +107,7 @@ class Turns:
 
     def _together(self, batch: list[Request]) -> bool:
         """One version for all; False where one of them is refused."""
-        works = [work for request in batch for work in request.works]
+        works = self._complete([work for request in batch for work in request.works])
         op = self._tools.env.ids.new()
         for request in batch:
             request.op = op
@@ -123,7 +130,7 @@ class Turns:
                 self._tools,
                 self._history,
                 self._state(),
-                request.works,
+                self._complete(request.works),
                 base=request.base,
                 once=request.once,
                 message=request.message,

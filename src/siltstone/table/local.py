@@ -7,7 +7,7 @@ What must hold:
   everywhere else; no statistics rule anything out, because those of floats leave NaN out.
 - Only filters that fail for no row are tested here: in which order their parts are tested is the engine's choice.
 - All bytes were read through the store and compared with their checksums before.
-- A fragment that is not just as the table's schema says is read as any other is.
+- A fragment that is not just as the table's schema says, or is in no file of a disk, is read as any other is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from datafusion import DataFrame, Expr, SessionContext
 
     from siltstone.format.table import Field
-    from siltstone.table.files import FragmentFile
+    from siltstone.store.base import Store
+    from siltstone.table.files import FileLike
     from siltstone.table.fragment_bytes import FragmentBytes
     from siltstone.table.predicate import Predicate
     from siltstone.table.tools import Tools
@@ -46,18 +47,16 @@ _SAFE_OPERATORS = frozenset({
 
 
 def can_test(tools: Tools, predicate: Predicate) -> bool:
-    """Whether files of a store are read here, and tested by a filter."""
-    store = tools.store
-    root = store.uri.removeprefix(_SCHEME)
-    local = store.traits.kind == "file" and store.uri.startswith(_SCHEME) and _PLAIN_PATH.fullmatch(root)
+    """Whether files of a table's store are read here, and tested by a filter."""
+    local = _directory(tools.store) is not None
     return bool(local and predicate.columns and not engine.is_forked() and _is_safe(predicate.expr))
 
 
 def read_matching(
-    tools: Tools, file: FragmentFile, predicate: Predicate, *, fields: tuple[Field, ...], tested: tuple[Field, ...]
+    file: FileLike, predicate: Predicate, *, fields: tuple[Field, ...], tested: tuple[Field, ...]
 ) -> pa.Table | None:
     """Some columns of the rows that match; None where the fragment must be read in another way."""
-    frame = _filtered(tools, file, predicate, (*fields, *(one for one in tested if one not in fields)))
+    frame = _filtered(file, predicate, (*fields, *(one for one in tested if one not in fields)))
     if frame is None:
         return None
     try:
@@ -75,13 +74,20 @@ def read_matching(
     )
 
 
-def count_matching(tools: Tools, file: FragmentFile, predicate: Predicate, *, tested: tuple[Field, ...]) -> int | None:
+def count_matching(file: FileLike, predicate: Predicate, *, tested: tuple[Field, ...]) -> int | None:
     """How many rows match; None where they must be counted in another way."""
-    frame = _filtered(tools, file, predicate, tested)
+    frame = _filtered(file, predicate, tested)
     try:
         return None if frame is None else frame.count()
     except Exception:  # as above
         return None
+
+
+def _directory(store: Store) -> str | None:
+    """Where the files of a store are; None where they are not read here."""
+    root = store.uri.removeprefix(_SCHEME)
+    local = store.traits.kind == "file" and store.uri.startswith(_SCHEME) and _PLAIN_PATH.fullmatch(root)
+    return root if local else None
 
 
 def _is_safe(expr: Expr) -> bool:
@@ -95,13 +101,14 @@ def _is_safe(expr: Expr) -> bool:
     return True
 
 
-def _filtered(tools: Tools, file: FragmentFile, predicate: Predicate, fields: tuple[Field, ...]) -> DataFrame | None:
+def _filtered(file: FileLike, predicate: Predicate, fields: tuple[Field, ...]) -> DataFrame | None:
     """The rows that match, not yet read, of a fragment whose bytes are good."""
-    source = file._source  # noqa: SLF001 - the other half of what a file is
-    if not _vouched(source, fields):
+    source = file.source
+    directory = None if source is None else _directory(source.store)
+    if source is None or directory is None or not _vouched(source, fields):
         return None
     try:
-        frame = _session().read_parquet(f"{tools.store.uri.removeprefix(_SCHEME)}/{source.key}", parquet_pruning=False)
+        frame = _session().read_parquet(f"{directory}/{source.key}", parquet_pruning=False)
         found = frame.schema()
         if any(found.field(one.name).type != arrow_type(one) for one in fields):
             return None

@@ -70,7 +70,7 @@ def get(tools: Tools, state: State, keys: object, columns: Sequence[str] | None 
     """
     fields = chosen_fields(state.schema, columns)
     key = key_fields(state.schema)
-    one = _one_key(keys, key[0]) if len(key) == 1 else None
+    one = one_key(keys, key[0]) if len(key) == 1 else None
     if one is not None:
         lives = _holders(state, key[0], one.value)
         wanted = _Wanted(state.schema, key, one.array, None, fields)
@@ -78,9 +78,23 @@ def get(tools: Tools, state: State, keys: object, columns: Sequence[str] | None 
         rows = key_rows(state.schema, keys)
         lives = candidates(state, rows)
         wanted = _Wanted(state.schema, key, _combined(rows.column(0)), rows, fields)
+    tables, places = _look_up(tools, lives, wanted)
+    return in_order_of(tables, places) if tables else chosen_schema(fields).empty_table()
+
+
+def get_rows(
+    tools: Tools, state: State, keys: pa.Table, fields: tuple[Field, ...]
+) -> tuple[list[pa.Table], list[NDArray[np.int64]]]:
+    """The rows that have one of some distinct keys, in parts, and of each part which key each row has."""
+    wanted = _Wanted(state.schema, key_fields(state.schema), _combined(keys.column(0)), keys, fields)
+    return _look_up(tools, candidates(state, keys), wanted)
+
+
+def _look_up(tools: Tools, lives: Sequence[Live], wanted: _Wanted) -> tuple[list[pa.Table], list[NDArray[np.int64]]]:
     # The newest first: what was written last is asked for most.
     lookups = (_Lookup(tools, live, wanted) for live in reversed(lives))
-    tables, places = [], []
+    tables: list[pa.Table] = []
+    places: list[NDArray[np.int64]] = []
     missing = len(wanted.first)
     with closing(_each(tools, lookups)) as answers:
         for table, which in answers:
@@ -90,7 +104,7 @@ def get(tools: Tools, state: State, keys: object, columns: Sequence[str] | None 
                 missing -= len(which)
             if not missing:
                 break
-    return _in_order_of(tables, places) if tables else chosen_schema(fields).empty_table()
+    return tables, places
 
 
 def candidates(state: State, keys: pa.Table) -> list[Live]:
@@ -201,7 +215,7 @@ def _each(tools: Tools, lookups: Iterator[_Lookup]) -> Generator[tuple[pa.Table,
         yield from in_order(lookups, pace_for(tools.store, first=1))
 
 
-def _in_order_of(tables: Sequence[pa.Table], places: Sequence[NDArray[np.int64]]) -> pa.Table:
+def in_order_of(tables: Sequence[pa.Table], places: Sequence[NDArray[np.int64]]) -> pa.Table:
     """Rows in the order of their keys' places."""
     table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
     which = places[0] if len(places) == 1 else np.concatenate(places)
@@ -286,7 +300,7 @@ def key_rows(schema: Schema, keys: object) -> pa.Table:
         raise InvalidInputError(
             "the table has no key to look rows up by", hint="use scan(where=...), or create the table with key="
         )
-    if len(key) == 1 and (one := _one_key(keys, key[0])) is not None:
+    if len(key) == 1 and (one := one_key(keys, key[0])) is not None:
         return pa.Table.from_arrays([one.array], names=[key[0].name])
     names = [one.name for one in key]
     only = msgspec.structs.replace(schema, fields=tuple(msgspec.structs.replace(one, default=None) for one in key))
@@ -302,14 +316,14 @@ def key_rows(schema: Schema, keys: object) -> pa.Table:
     return table.filter(pa.array(keep))
 
 
-class _One(NamedTuple):
+class OneKey(NamedTuple):
     """A single key."""
 
     value: int | str
     array: pa.Array
 
 
-def _one_key(keys: object, column: Field) -> _One | None:
+def one_key(keys: object, column: Field) -> OneKey | None:
     """A single key that needs no further checks, which is what is asked for most; None for all others."""
     value = keys[0] if type(keys) is list and len(keys) == 1 else keys
     if type(value) is int and (found := _RANGES.get(column.type)) is not None:
@@ -317,9 +331,9 @@ def _one_key(keys: object, column: Field) -> _One | None:
         if not low <= value <= high:
             return None
         plain = value.to_bytes(kind.byte_width, sys.byteorder, signed=low < 0)  # faster than pa.array
-        return _One(value, pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(plain)]))
+        return OneKey(value, pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(plain)]))
     if type(value) is str and column.type == "string" and value.isascii():
-        return _One(value, pa.array([value], _TEXT))
+        return OneKey(value, pa.array([value], _TEXT))
     return None
 
 

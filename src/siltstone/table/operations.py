@@ -40,6 +40,7 @@ class Work(ABC):
     """One operation of a transaction."""
 
     operation: ClassVar[Operation]
+    accompanies: bool = False  # done for the sake of the others; a version is not called by it
 
     @abstractmethod
     def run(self, draft: Draft) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from siltstone.format.rollup import Live
     from siltstone.format.table import Bounds, Field, Fragment, Schema
-    from siltstone.table.files import FragmentFile
+    from siltstone.table.files import FileLike
     from siltstone.table.fragments import Fragments
     from siltstone.table.predicate import Predicate
     from siltstone.table.stream import Turn
@@ -120,7 +120,7 @@ class Reading:
 class Piece(NamedTuple):
     """A row group, and the rows of its fragment that are gone."""
 
-    file: FragmentFile
+    file: FileLike
     group: int
     deleted: Deleted | None
     narrow: bool  # whether the bounds of pages may rule some out
@@ -159,7 +159,7 @@ def chosen_schema(fields: Sequence[Field]) -> pa.Schema:
     return pa.schema([pa.field(one.name, arrow_type(one), nullable=one.nullable) for one in fields])
 
 
-def pieces(reading: Reading, file: FragmentFile, deleted: Deleted | None = None) -> list[Piece]:
+def pieces(reading: Reading, file: FileLike, deleted: Deleted | None = None) -> list[Piece]:
     """The row groups of a file that may hold rows that match."""
     groups = range(len(file.groups))
     prune = reading.prune
@@ -172,7 +172,7 @@ def pieces(reading: Reading, file: FragmentFile, deleted: Deleted | None = None)
     return [Piece(file, group, deleted, narrow) for group in kept]
 
 
-def _may_match(reading: Reading, prune: Prune, file: FragmentFile, group: int) -> bool:
+def _may_match(reading: Reading, prune: Prune, file: FileLike, group: int) -> bool:
     def bounds(name: str) -> Bounds | None:
         column = reading.by_name[name]
         return file.group_bounds(group, column) if _is_bounded(file.fragment, column) else None

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from siltstone.errors import InvalidInputError, SchemaMismatchError
 from siltstone.table.arguments import shown_object
 from siltstone.table.rows_convert import RefusedValueError, check_valid, convert, is_sliceable, refused
 from siltstone.table.rows_match import match_columns, match_type, slots_of
-from siltstone.table.rows_split import CHUNK_BYTES, ROWS_PER_CHUNK, default_bytes, pieces
+from siltstone.table.rows_split import CHUNK_BYTES, ROWS_PER_CHUNK, VALUE_BYTES_MAX, default_bytes, pieces
 from siltstone.table.rows_values import columns_of, from_column
 from siltstone.table.schema import arrow_schema
 from siltstone.table.types import shown
@@ -51,6 +52,9 @@ def batches(data: object, schema: Schema) -> Iterator[pa.Table]:
         InvalidInputError: ``data`` is nothing that holds rows, or broken.
         LimitExceededError: a value is over ``VALUE_BYTES_MAX``.
     """
+    if (ready := _as_it_is(data, schema)) is not None:
+        yield ready
+        return
     intake = _Intake(slots_of(schema))
     target = arrow_schema(schema)
     for given, where in intake.units(data):
@@ -67,6 +71,44 @@ def batches(data: object, schema: Schema) -> Iterator[pa.Table]:
                     made[slot.name] = pa.repeat(pa.scalar(slot.default, slot.kind), piece.num_rows)
                 yield pa.Table.from_arrays([made[slot.name] for slot in intake.slots], schema=target)
                 intake.rows += piece.num_rows
+
+
+def _as_it_is(data: object, schema: Schema) -> pa.Table | None:
+    """Arrow data that is not large and has just the right columns of plain types; None where it needs a closer look."""
+    if not isinstance(data, pa.Table | pa.RecordBatch) or not 0 < data.num_rows <= ROWS_PER_CHUNK:
+        return None
+    shape = _shape(schema)
+    if shape is None or data.schema.types != shape.types or data.schema.names != shape.schema.names:
+        return None
+    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+    if any(table.column(place).null_count for place in shape.filled):
+        return None
+    if table.get_total_buffer_size() > VALUE_BYTES_MAX and table.nbytes > VALUE_BYTES_MAX:
+        return None
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, ValueError, IndexError):
+        return None
+    if not isinstance(data, pa.RecordBatch) and any(column.num_chunks != 1 for column in table.columns):
+        table = table.combine_chunks()
+    return table if table.schema.equals(shape.schema) else pa.Table.from_arrays(table.columns, schema=shape.schema)
+
+
+class _Shape(NamedTuple):
+    """What data must look like to be taken as it is."""
+
+    schema: pa.Schema
+    types: list[pa.DataType]
+    filled: tuple[int, ...]  # columns without nulls
+
+
+@lru_cache(maxsize=16)
+def _shape(schema: Schema) -> _Shape | None:
+    slots = slots_of(schema)
+    if not all(slot.same and is_sliceable(slot.kind) for slot in slots):
+        return None
+    target = arrow_schema(schema)
+    return _Shape(target, target.types, tuple(place for place, one in enumerate(target) if not one.nullable))
 
 
 class _Intake:

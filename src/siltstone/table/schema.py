@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 COLUMNS_MAX = 5_000
 NAME_CHARACTERS_MAX = 128
 RESERVED_START = "_siltstone"
-RESERVED = frozenset({"_change", "_version", "_rowid", "_position", "_score"})
+RESERVED = frozenset({"_change", "_version", "_rowid", "_position", "_deleted", "_score"})
 FIELD_ID = b"PARQUET:field_id"  # what pyarrow writes a field id from
 
 _KEY_TYPES = "integers, string, binary, fixed_size_binary, date, timestamp, time and decimal128"

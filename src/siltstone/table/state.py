@@ -3,11 +3,13 @@
 What must hold:
 - A state is a value. ``apply`` checks what a change says against the state before it: a change that does not fit
   is corruption, never half applied.
+- The cursor of a shard never goes back: what is in the table once is not taken out of the shard again.
 - A state is reached by applying the changes of its log in order, or rollups and then changes: the result is equal.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 
 from siltstone.errors import CorruptionError
 from siltstone.format.rollup import VERSION_COLUMNS, Rollup, Summary, encode_rollup, from_columns
-from siltstone.format.table import BLOCK, Change, Schema
+from siltstone.format.table import BLOCK, SHARD_NAME, Change, Schema
 from siltstone.log.marks import Mark
 from siltstone.table.fragments import Fragments
 from siltstone.table.schema import check_schema
@@ -24,10 +26,12 @@ from siltstone.table.schema import check_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from siltstone.format.table import Vector
+    from siltstone.format.table import Cursor, Sharding, Vector
 
 EMPTY = Schema(fields=(), next_id=1)
 RECENT_MAX = 64
+
+_SHARD_NAME = re.compile(SHARD_NAME)
 
 T = TypeVar("T")
 
@@ -56,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True)
 class State:
-    """Everything a version says: columns, fragments, tags, settings, what was applied."""
+    """Everything a version says: columns, fragments, tags, settings, what was applied, where shards are merged to."""
 
     mark: Mark
     block: Mark  # where the block that the next entry belongs to begins
@@ -66,6 +70,8 @@ class State:
     settings: Mapping[str, str] = field(default_factory=dict)
     once: Mapping[str, int] = field(default_factory=dict)  # version by id
     batches: Mapping[str, int] = field(default_factory=dict)  # the last batch by stream
+    shards: Mapping[str, Cursor] = field(default_factory=dict)  # what lies before is in this version
+    sharding: Sharding | None = None  # how keys are spread over shards; None: they are not
     versions: pa.Table = field(default_factory=VERSION_COLUMNS.empty_table)  # of rollups; one row each from 0 on
     recent: tuple[Step, ...] = ()  # the steps behind those
 
@@ -93,14 +99,17 @@ class State:
             check_schema(change.schema, name=name)
         elif not self.exists:
             raise CorruptionError(f"{name} comes before the table was created")
+        schema = change.schema or self.schema
         return replace(
             self,
-            schema=change.schema or self.schema,
+            schema=schema,
             fragments=self.fragments.apply(change, name=name),
             tags=_updated(self.tags, change.tags),
             settings=_updated(self.settings, change.settings),
             once={**self.once, **dict.fromkeys(change.once, version)} if change.once else self.once,
             batches={**self.batches, **change.batches} if change.batches else self.batches,
+            shards=_moved(self.shards, change.shards, name=name),
+            sharding=_spread(self.sharding, change.sharding, schema, name=name),
         )
 
     def recorded(self, step: Step) -> State:
@@ -135,6 +144,7 @@ class State:
             tags=summary.tags,
             settings=summary.settings,
             batches=summary.batches,
+            sharding=summary.sharding,
         )
         after = self.apply(change, version=header.position - 1)
         versions = [self.all_versions(), rollup.versions.select(VERSION_COLUMNS.names)]
@@ -145,6 +155,7 @@ class State:
             block=mark,
             fragments=after.fragments.join(rollup.fragments),
             once={**self.once, **summary.once},
+            shards=_moved(self.shards, summary.shards, name=name, anew=True),
             versions=pa.concat_tables(versions).combine_chunks(),
             recent=(),
         )
@@ -187,9 +198,53 @@ def _updated(old: Mapping[str, T], news: Mapping[str, T | None]) -> Mapping[str,
     return {key: value for key, value in {**old, **news}.items() if value is not None}
 
 
-def _changed(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, T | None]:
+def differences(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, T | None]:
+    """What makes ``new`` of ``old``; None where something goes."""
+    if new is old:  # most versions leave many things as they are
+        return {}
     changes = {key: value for key, value in new.items() if old.get(key) != value}
     return {**dict.fromkeys(old.keys() - new.keys()), **changes}
+
+
+def _moved(
+    had: Mapping[str, Cursor], moves: Mapping[str, Cursor | None], *, name: str, anew: bool = False
+) -> Mapping[str, Cursor]:
+    """Cursors after some moves; ``anew``: shards may have gone and come again in between."""
+    for shard, to in moves.items():
+        if _SHARD_NAME.match(shard) is None:
+            raise CorruptionError(f"{name} has a shard that is called {shard[:100]!a}")
+        at = had.get(shard)
+        if to is None:
+            if at is None:
+                raise CorruptionError(f"{name} removes shard {shard}, which is not there")
+        elif (to.position == 0) != (to.digest == ""):
+            raise CorruptionError(
+                f"{name} has a cursor of shard {shard} at {to.position} with the digest {to.digest!a}"
+            )
+        elif at is not None and not anew and _is_behind(to, at):
+            raise CorruptionError(f"{name} moves shard {shard} from {_shown(at)} back to {_shown(to)}")
+    return _updated(had, moves)
+
+
+def _is_behind(cursor: Cursor, other: Cursor) -> bool:
+    """Whether a cursor stands before another, or at the same position of another history."""
+    same = cursor.position == other.position
+    return cursor.position < other.position or (same and cursor.digest != other.digest)
+
+
+def _shown(cursor: Cursor) -> str:
+    return f"{cursor.position} ({cursor.digest[:12] or 'the start'})"
+
+
+def _spread(old: Sharding | None, new: Sharding | None, schema: Schema, *, name: str) -> Sharding | None:
+    """How keys are spread after a change."""
+    if new is None or new == old:
+        return old
+    if not schema.key:
+        raise CorruptionError(f"{name} spreads keys over {new.count} shards, and the table has no key")
+    if old is not None and new.map <= old.map:
+        raise CorruptionError(f"{name} goes from shard map {old.map} to {new.map} ({old.count} and {new.count} shards)")
+    return new
 
 
 def _difference(old: State, new: State) -> tuple[Summary, pa.Table]:
@@ -204,10 +259,12 @@ def _difference(old: State, new: State) -> tuple[Summary, pa.Table]:
         remove=tuple(was.filter(pc.invert(still)).to_pylist()),
         mask=mask,
         unmask=unmask,
-        tags=_changed(old.tags, new.tags),
-        settings=_changed(old.settings, new.settings),
+        tags=differences(old.tags, new.tags),
+        settings=differences(old.settings, new.settings),
         once={name: version for name, version in new.once.items() if old.once.get(name) != version},
         batches={name: last for name, last in new.batches.items() if old.batches.get(name) != last},
+        shards=differences(old.shards, new.shards),
+        sharding=new.sharding if new.sharding != old.sharding else None,
     )
     return summary, after.filter(pc.invert(stayed))
 

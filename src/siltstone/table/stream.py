@@ -60,7 +60,7 @@ class Task(Protocol[T_co]):
 class Pace:
     """How much is done at once. ``first`` tasks are begun with; each result that is asked for allows twice as many."""
 
-    threads: int
+    threads: int  # 0: the caller's own, one task after the other
     bytes_max: int = BYTES_IN_FLIGHT
     first: int = 0  # 0: as many as the threads can keep up with
 
@@ -72,6 +72,8 @@ class Pace:
 
 def pace_for(store: Store, *, bytes_max: int = BYTES_IN_FLIGHT, first: int = 0) -> Pace:
     """The pace for reading from a store."""
+    if not store.traits.threads:
+        return Pace(0, bytes_max, first)
     threads = min(THREADS_MAX, processors())
     return Pace(threads if store.traits.cheap_probes else READS_IN_FLIGHT, bytes_max, first)
 
@@ -86,6 +88,10 @@ def in_order(tasks: Iterator[Task[T]], pace: Pace) -> Generator[T, None, None]:
     try:
         first = next(tasks, None)
         if first is None:
+            return
+        if not pace.threads:
+            yield first.run(ALONE)
+            yield from (task.run(ALONE) for task in tasks)
             return
         if pace.first == 1:
             yield first.run(ALONE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from siltstone.format.rollup import Live
     from siltstone.format.table import Fragment
-    from siltstone.table.files import FragmentFile
+    from siltstone.table.files import FileLike
     from siltstone.table.predicate import Predicate
     from siltstone.table.vectors import Deleted
 
@@ -106,7 +106,7 @@ class WholeTask:
         reading, file = self.reading, self.pieces[0].file
         if turn.stop.is_set():
             return reading.arrow.empty_table()
-        found = read_matching(reading.tools, file, self.predicate, fields=reading.fields, tested=reading.tested)
+        found = read_matching(file, self.predicate, fields=reading.fields, tested=reading.tested)
         if found is not None:
             return found
         return pa.concat_tables([GroupTask(reading, piece).run(turn) for piece in self.pieces])
@@ -114,7 +114,7 @@ class WholeTask:
     def count(self, turn: Turn) -> int:
         """How many match."""
         reading, file = self.reading, self.pieces[0].file
-        found = count_matching(reading.tools, file, self.predicate, tested=reading.tested)
+        found = count_matching(file, self.predicate, tested=reading.tested)
         if found is not None:
             return found
         return sum(CountTask(GroupTask(reading, piece)).run(turn) for piece in self.pieces)
@@ -162,7 +162,7 @@ class _Open:
     fragment: Fragment
     nbytes: int = 0
 
-    def run(self, turn: Turn) -> FragmentFile:
+    def run(self, turn: Turn) -> FileLike:
         return self.reading.tools.files.open(self.fragment)
 
 
@@ -200,7 +200,7 @@ def is_small(fragment: Fragment) -> bool:
     return fragment.rows <= SMALL_ROWS and fragment.bytes <= SMALL_BYTES
 
 
-def _looked_into(reading: Reading, lives: Sequence[Live]) -> Iterator[tuple[Live, Deleted | None, FragmentFile | None]]:
+def _looked_into(reading: Reading, lives: Sequence[Live]) -> Iterator[tuple[Live, Deleted | None, FileLike | None]]:
     """Fragments with their deleted rows, and with their file where they are not small. The first come by themselves."""
     tools = reading.tools
     size, start = 1, 0
@@ -208,8 +208,8 @@ def _looked_into(reading: Reading, lives: Sequence[Live]) -> Iterator[tuple[Live
         lot = lives[start : start + size]
         deleted = tools.vectors.read_many([(live.vector, live.fragment) for live in lot if live.vector is not None])
         large = [live.fragment for live in lot if not is_small(live.fragment)]
-        files: Iterator[FragmentFile]
-        if tools.store.traits.cheap_probes:
+        files: Iterator[FileLike]
+        if not tools.store.traits.overlaps:
             files = map(tools.files.open, large)
         else:
             files = in_order((_Open(reading, one) for one in large), Pace(OPENED_TOGETHER))

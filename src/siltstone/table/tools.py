@@ -11,6 +11,8 @@ from siltstone.table.vectors import Vectors
 if TYPE_CHECKING:
     from siltstone.env import Env
     from siltstone.store.base import Store
+    from siltstone.table.files import OpensFiles
+    from siltstone.table.vectors import ReadsVectors
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,8 @@ class Tools:
 
     store: Store
     env: Env
-    files: Files
-    vectors: Vectors
+    files: OpensFiles
+    vectors: ReadsVectors
 
 
 def make_tools(store: Store, env: Env) -> Tools:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -158,6 +158,16 @@ def _write_object(store: Store, parts: list[tuple[str, Deleted, bytes]], *, base
     return found
 
 
+class ReadsVectors(Protocol):
+    """Whatever tells which rows of a table's fragments are gone."""
+
+    def read(self, vector: Vector, fragment: Fragment) -> Deleted:
+        """The rows of a fragment that are gone."""
+
+    def read_many(self, pairs: Iterable[tuple[Vector, Fragment]]) -> dict[str, Deleted]:
+        """Those of many fragments, by name."""
+
+
 class Vectors:
     """Reads vectors and keeps those used last, up to ``cache_bytes``. Safe to share between threads."""
 
@@ -192,7 +202,7 @@ class Vectors:
         return found
 
     def _read_objects(self, missing: dict[str, list[tuple[Vector, Fragment]]]) -> Iterable[dict[str, Deleted]]:
-        if len(missing) < 2 or self._store.traits.cheap_probes:
+        if len(missing) < 2 or not self._store.traits.overlaps:
             return [self._read_object(name, pairs) for name, pairs in missing.items()]
         with ThreadPoolExecutor(min(IN_FLIGHT, len(missing)), thread_name_prefix="siltstone-vectors") as pool:
             return list(pool.map(self._read_object, missing, missing.values()))

@@ -37,6 +37,7 @@ class Version:
     once: tuple[str, ...] = ()
     message: str = ""
     op: str = ""
+    shards: tuple[str, ...] = ()  # that it merged up to a later place, added or removed
 
 
 def list_versions(history: History, state: State, *, limit: int | None = None) -> Iterator[Version]:
@@ -86,6 +87,7 @@ def describe(step: Step, *, counts: Counts | None = None) -> Version:
         once=change.once,
         message=change.message,
         op=step.op,
+        shards=tuple(sorted(change.shards)),
     )
 
 

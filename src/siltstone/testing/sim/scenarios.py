@@ -9,6 +9,7 @@ from siltstone.testing.sim.epochs import EpochWriter
 from siltstone.testing.sim.faults import Faults
 from siltstone.testing.sim.registry import SimService
 from siltstone.testing.sim.scenario import Scenario
+from siltstone.testing.sim.shard_scenario import ForkedShards, PlainShards, ShardScenario, SplitShards
 from siltstone.testing.sim.store import Lie, SimBucket
 
 if TYPE_CHECKING:
@@ -254,5 +255,9 @@ SCENARIOS: dict[str, type[Scenario]] = {
         ForgetfulFork,
         Lying,
         Receipts,
+        ShardScenario,
+        PlainShards,
+        SplitShards,
+        ForkedShards,
     )
 }

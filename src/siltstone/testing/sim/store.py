@@ -41,7 +41,7 @@ class SimBucket:
         self.world = world
         self.lie = lie
         self.lie_from = lie_from
-        self.traits = Traits(kind="sim", known_good=known_good, cheap_probes=cheap_probes)
+        self.traits = Traits(kind="sim", known_good=known_good, cheap_probes=cheap_probes, threads=False)
         self.page = page
         self.delete_page = delete_page
         self.objects = MemoryBucket()

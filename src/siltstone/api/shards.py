@@ -1,0 +1,194 @@
+"""What a table's handle does with shards: writers, merges, splits, and reads that see every durable row."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING
+
+from siltstone.errors import ConflictError, FencedError, InvalidInputError
+from siltstone.format.table import Cursor
+from siltstone.shard.config import knobs
+from siltstone.shard.merge import Settle, tidy_all
+from siltstone.shard.routed import open_all
+from siltstone.shard.split import Reshard, check_count, seal
+from siltstone.table.arguments import check_shard_name, check_text
+from siltstone.table.operations import Append, Filtered, Overwrite, Restore, Upsert, Work
+from siltstone.table.transaction import Operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from siltstone.shard.config import ShardWriterConfig
+    from siltstone.shard.routed import RoutedWriter
+    from siltstone.shard.shards import Shards, ShardStatus
+    from siltstone.shard.writer import ShardWriter
+    from siltstone.table.draft import Draft
+    from siltstone.table.state import State
+    from siltstone.table.versions import Version
+
+
+SPLITS_MET_MAX = 10
+
+
+class AddShard(Work):
+    """A shard of a table without a key comes into being."""
+
+    operation = "settings"
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def run(self, draft: Draft) -> None:
+        """Nothing where it is there."""
+        if self._name not in draft.state.shards:
+            draft.set_shards({self._name: Cursor()})
+
+
+class Shard:
+    """One shard of a table; ``writer`` takes it over."""
+
+    def __init__(self, table: Sharded, shard: int | str) -> None:
+        self._table = table
+        self._shard = shard
+
+    @property
+    def name(self) -> str:
+        """What its objects are called by."""
+        return self._table._shards.name_of(self._shard, self._table._looked())  # noqa: SLF001 - the same module's
+
+    def writer(self, config: ShardWriterConfig | None = None, *, name: str = "") -> ShardWriter:
+        """Become the shard's writer: an earlier one is fenced, and what it left in the WAL is replayed.
+
+        ``name`` is shown to those who look at the shard, and to a writer that it fences.
+
+        Raises:
+            FencedError: yet another writer was faster.
+        """
+        return self._table._open_writer(self._shard, config, check_text(name, "name"))  # noqa: SLF001
+
+    def status(self) -> ShardStatus:
+        """What its manifest and its WAL say."""
+        found = {one.name: one for one in self._table.shards()}
+        if self.name not in found:
+            raise InvalidInputError(f"shard {self.name!a} was never opened", hint="its first writer makes it")
+        return found[self.name]
+
+    def __repr__(self) -> str:
+        return f"Shard({self._shard!r} of {self._table!r})"
+
+
+class Sharded(Operations):
+    """The part of a table's handle that has to do with shards."""
+
+    _shards: Shards
+
+    def shard(self, shard: int | str) -> Shard:
+        """A shard: by its number in a keyed table, by a name of your choice in one without a key."""
+        if isinstance(shard, str):
+            check_shard_name(shard)
+        return Shard(self, shard)
+
+    def writer(self, config: ShardWriterConfig | None = None, *, name: str = "") -> RoutedWriter:
+        """A writer that takes all shards over and brings each row to the shard of its key."""
+        name = check_text(name, "name")
+        state = self._looked()
+        for _ in range(SPLITS_MET_MAX):
+            if state.sharding is None:
+                raise InvalidInputError(
+                    "this table has no shards that rows could be routed to",
+                    hint="create it with key= and shards=; without a key, write to one with shard('name').writer()",
+                )
+            open_one = partial(self._open_shard, state, config=config, name=name)  # all of one version: they fit
+            try:
+                return open_all(open_one, state.sharding.count)
+            except (ConflictError, FencedError):
+                now = self._looked()
+                if now.sharding == state.sharding:
+                    raise
+                state = now  # it was split meanwhile
+        raise ConflictError(
+            f"the table was split {SPLITS_MET_MAX} times while its shards were opened", hint="try again"
+        )
+
+    def shards(self) -> list[ShardStatus]:
+        """All shards: epochs, cursors, what waits to be merged, the last error."""
+        return self._shards.status()
+
+    def merge_shards(self) -> Version:
+        """Take all that is durable in the shards into the table, as one version, and let the shards drop it."""
+        self._looked()
+        done = self._do(Settle(self._shards.readers))
+        if done.operation == "none":
+            self._tidy(self._begun.shards)  # whoever merged may not have come so far
+        self._shards.clear(self._begun)
+        return done
+
+    def split_shards(self, count: int) -> Version:
+        """Spread the keys over another number of shards. Writers of the present ones are fenced.
+
+        One that was cut off is ended by calling it again.
+        """
+        count = check_count(count)
+        state = self._looked()
+        if not state.schema.key:
+            raise InvalidInputError("a table without a key has shards of any name; there is nothing to split")
+        seal(self._shards.readers(state))
+        done = self._do(Settle(self._shards.readers, accompanies=True), Reshard(count, state.sharding))
+        self._shards.clear(self._begun)
+        return done
+
+    # -- behind it ---------------------------------------------------------------------------------
+
+    def _open_writer(
+        self, shard: int | str, config: ShardWriterConfig | None, name: str, *, background: bool = True
+    ) -> ShardWriter:
+        return self._open_shard(self._looked(), shard, config=config, name=name, background=background)
+
+    def _open_shard(
+        self,
+        state: State,
+        shard: int | str,
+        *,
+        config: ShardWriterConfig | None,
+        name: str,
+        background: bool = True,
+    ) -> ShardWriter:
+        """Take a shard over that a version has, or that is made now."""
+        chosen = knobs(config, state.settings)
+        found = self._shards.name_of(shard, state)
+        if found not in state.shards:
+            self._do(AddShard(found))
+        return self._shards.open_writer(found, state, chosen, writer=name, background=background)
+
+    def _settled(self, works: Sequence[Work]) -> list[Work]:
+        """Operations with what they need before them: a change of rows is newer than all that was durable before it.
+
+        Whether there are shards is seen when they are run: others may have made some since this handle looked.
+        """
+        keyed = bool(self._schema.key)
+        looking = [work for work in works if _sees_rows(work, keyed=keyed)]
+        if not looking:
+            return list(works)
+        drops = isinstance(looking[0], Overwrite | Restore)
+        return [Settle(partial(self._shards.touched, looking), accompanies=True, drops=drops), *works]
+
+    def _tidy(self, moved: Iterable[str]) -> None:
+        """Let shards drop what is in the newest version."""
+        shards = self._begun.shards
+        tidy_all([self._shards.reader(name, self._begun) for name in moved if name in shards], shards)
+
+    @abstractmethod
+    def _looked(self) -> State:
+        """The newest version."""
+
+    @abstractmethod
+    def _do(self, *works: Work) -> Version:
+        """Make a version of operations."""
+
+
+def _sees_rows(work: Work, *, keyed: bool) -> bool:
+    """Whether an operation depends on rows that may still be in shards."""
+    if isinstance(work, Settle):
+        return False
+    return isinstance(work, Upsert | Overwrite | Filtered | Restore) or (keyed and isinstance(work, Append))

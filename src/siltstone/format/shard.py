@@ -1,0 +1,72 @@
+"""The records of a shard's manifest, and of the entries of its WAL.
+
+What must hold:
+- An entry of the manifest holds the whole state of the shard: the last one is all that a reader needs.
+- ``replay_from`` is half open: entries of the WAL before it are in fragments or in the table, and need not be there.
+- Fragments of a shard are in the order of their generations; their positions never overlap.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from siltstone.format.records import Position, Text, decode_json
+from siltstone.format.table import Count, Cursor, Fragment, Label, Name, pack_json, unpack_json
+
+ERROR_CHARACTERS_MAX = 1024
+
+
+class ShardFragment(msgspec.Struct, frozen=True, kw_only=True):
+    """A memtable that was flushed: rows of the positions from ``first`` to ``until - 1``, each key once.
+
+    Its file is ``shards/<shard>/data/<name>.parquet``, and the number in its name is the generation. Beside the columns
+    of the table it has ``_position`` and ``_deleted``.
+    """
+
+    fragment: Fragment
+    generation: Count
+    first: Position
+    until: Position
+
+
+class Dropped(msgspec.Struct, frozen=True, kw_only=True):
+    """A fragment whose rows are in the table. Its object stays for a while, for those who read it."""
+
+    name: Name
+    dropped_ms: int
+
+
+class ShardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that a shard's manifest says."""
+
+    epoch: Position = 0
+    writer: Text = ""  # who claimed the epoch
+    claimed_ms: int = 0
+    replay_from: Cursor = Cursor()
+    generation: Count = 0  # of the next memtable
+    fragments: tuple[ShardFragment, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    once: tuple[Label, ...] = ()  # ids of puts before ``replay_from``
+    batches: dict[Label, Count] = {}  # by stream: the last batch before ``replay_from``
+    sealed: bool = False  # no writer may open it: its rows go into other shards
+    error: Annotated[str, msgspec.Meta(max_length=ERROR_CHARACTERS_MAX)] = ""  # the last one that its writer met
+
+
+class WalHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands before the rows of a WAL entry."""
+
+    rows: Count
+    once: tuple[Label, ...] = ()
+    batches: dict[Label, Count] = {}
+
+
+def encode_state(state: ShardState) -> bytes:
+    """The body of a manifest's entry."""
+    return pack_json(msgspec.json.encode(state))
+
+
+def decode_state(data: bytes, *, name: str) -> ShardState:
+    """The other way."""
+    return decode_json(unpack_json(data, name=name), ShardState, name)

@@ -1,0 +1,272 @@
+"""Merging shards into their table: rows of the WAL and of shard fragments become fragments of the table.
+
+What must hold:
+- A version takes the rows of a shard's positions from ``merged_until`` up to some mark, each key's newest one, and
+  moves ``merged_until`` there. So no row is taken twice, and none is passed over, whoever merges and however often.
+- What is merged is newer than what the table had: rows with the same keys are masked, deleted keys too.
+- A change of rows that is made at the table comes behind all that was durable in shards when it was asked for.
+- A shard lets go of fragments and of entries of its WAL only when a version that has their rows is committed.
+- Whatever else is committed in between, the merge is prepared anew from where the cursor is then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from siltstone import paths
+from siltstone.errors import ConflictError, MissingObjectError, SiltstoneError, TruncatedError, UnavailableError
+from siltstone.format.shard import Dropped
+from siltstone.shard.chunks import DELETED, POSITION, newest, shard_schema
+from siltstone.shard.flush import fold, truncate_wal
+from siltstone.shard.manifest import later, to_cursor, to_mark
+from siltstone.shard.rows import header_of
+from siltstone.shard.wal import WalTailer
+from siltstone.table.inserts import write_rows
+from siltstone.table.keys import key_array, match
+from siltstone.table.lookup import candidates, match_keys
+from siltstone.table.once import Once
+from siltstone.table.operations import Append, Upsert, Work
+from siltstone.table.schema import key_fields
+from siltstone.table.tools import make_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from siltstone.format.shard import ShardFragment, ShardState
+    from siltstone.format.table import Cursor, Schema
+    from siltstone.shard.place import Logs, ShardPlace
+    from siltstone.shard.snapshot import ShardReader, Snapshot
+    from siltstone.table.draft import Draft
+    from siltstone.table.state import State
+    from siltstone.table.tools import Tools
+
+KEEP_DROPPED_MS = 600_000  # fragments of a shard stay for those who read them
+
+
+class Taken(NamedTuple):
+    """What a merge takes of one shard, written already."""
+
+    until: Cursor
+    rows: Append | Upsert | None
+    gone: pa.Table | None  # keys whose rows are to go
+    found: Mapping[str, NDArray[np.int64]] | None = None  # rows with these keys by fragment, where someone looked
+
+
+class Settle(Work):
+    """Takes what is durable in shards into the version that is being made, before anything else in it.
+
+    ``readers`` gives those of the shards that are to be read, of a version. With ``accompanies`` it is done for the sake
+    of other operations, and with ``drops`` they leave none of its rows: then no row is written. With ``taken``, what
+    others prepared is put, and nothing else: a shard whose cursor or columns are others by then is left as it is.
+    """
+
+    operation = "merge"
+
+    def __init__(
+        self,
+        readers: Callable[[State], Sequence[ShardReader]],
+        *,
+        accompanies: bool = False,
+        drops: bool = False,
+        taken: Mapping[tuple[str, int, Schema], Taken] | None = None,
+    ) -> None:
+        self._readers = readers
+        self.accompanies = accompanies
+        self._take = _take_none if drops else _take
+        # What is before a mark of a WAL never changes: what was taken from one cursor on can be put again.
+        self._taken: dict[tuple[str, int, Schema], Taken] = dict(taken or {})
+        self._prepared = taken is not None
+
+    def run(self, draft: Draft) -> None:
+        """Reads shards from where the version's cursors are, and writes fragments; those it wrote before are reused."""
+        readers = [one for one in self._readers(draft.state) if self._is_put(draft, one)]
+        draft.depends(shards=frozenset(one.place.name for one in readers))
+        counts = draft.counts
+        for reader in readers:
+            merged = draft.state.shards[reader.place.name]
+            place = (reader.place.name, merged.position, draft.schema)
+            if place not in self._taken:
+                self._taken[place] = self._take(draft, reader, merged)
+            self._put(draft, reader.place.name, merged, self._taken[place])
+        if self.accompanies:
+            draft.counts = counts  # people are told what became of what they asked for
+
+    def _is_put(self, draft: Draft, reader: ShardReader) -> bool:
+        name = reader.place.name
+        return not self._prepared or (name, draft.state.shards[name].position, draft.schema) in self._taken
+
+    @staticmethod
+    def _put(draft: Draft, shard: str, merged: Cursor, taken: Taken) -> None:
+        if taken.until.position <= merged.position:
+            return
+        if taken.rows is not None or taken.gone is not None:
+            draft.depends(rows=True, columns=True)
+        if taken.gone is not None:
+            gone = 0
+            for live in candidates(draft.state, taken.gone):
+                rows = None if taken.found is None else taken.found.get(live.fragment.name)
+                if rows is None:
+                    rows, _ = match_keys(draft.tools, live, taken.gone, draft.schema)
+                gone += draft.delete(live, draft.left(live, rows))
+            draft.count(deleted=gone)
+        if taken.rows is not None:
+            taken.rows.run(draft)
+        draft.set_shards({shard: taken.until})
+
+
+def _take_none(draft: Draft, reader: ShardReader, merged: Cursor) -> Taken:
+    del draft
+    end = reader.end(merged)
+    return Taken(merged if end is None else to_cursor(end), None, None)
+
+
+def _take(draft: Draft, reader: ShardReader, merged: Cursor) -> Taken:
+    snapshot = reader.snapshot(draft.schema, merged)
+    if snapshot.until is None or snapshot.until.position <= merged.position:
+        return Taken(merged, None, None)
+    gone: list[pa.Table] = []
+    rows = unmerged_rows(draft.tools, snapshot, draft.schema, merged.position, gone)
+    try:
+        inserted = write_rows(draft.tools, draft.schema, rows, base=draft.begun.version, twice="refuse")
+    except MissingObjectError as error:
+        if reader.names(snapshot.state.fragments):
+            raise
+        raise ConflictError(
+            f"shard {snapshot.shard} was merged by another, and let go of what was being read",
+            hint="nothing was changed; run it again",
+        ) from error
+    work: Append | Upsert | None = None
+    if inserted.fragments:
+        work = Upsert(inserted) if draft.schema.key else Append(inserted)
+    return Taken(to_cursor(snapshot.until), work, pa.concat_tables(gone) if gone else None)
+
+
+def unmerged_rows(
+    tools: Tools, snapshot: Snapshot, schema: Schema, merged: int, gone: list[pa.Table]
+) -> Iterator[pa.Table]:
+    """The newest row of each key, source by source; the keys of tombstones go to ``gone``."""
+    names = [one.name for one in key_fields(schema)]
+    seen: list[pa.Array] = []
+    for found in _sources(tools, snapshot, schema, newest_first=bool(names)):
+        table = found.filter(pc.greater_equal(found.column(POSITION), pa.scalar(merged, pa.int64())))
+        if names:
+            keys = key_array(table, names)
+            fresh = np.ones(len(keys), np.bool_)
+            for earlier in seen:
+                fresh &= match(earlier, keys) < 0
+            table = table.filter(pa.array(fresh))
+            seen.append(keys)
+            dead = table.column(DELETED)
+            if pc.any(dead).as_py():
+                gone.append(table.filter(dead).select(names))
+                table = table.filter(pc.invert(dead))
+        if table.num_rows:
+            yield table.drop_columns([POSITION, DELETED])
+
+
+def _sources(tools: Tools, snapshot: Snapshot, schema: Schema, *, newest_first: bool) -> Iterator[pa.Table]:
+    """Tables with the hidden columns: the WAL's rows and each fragment's, oldest or newest first."""
+    own = make_tools(snapshot.store, tools.env)
+    fields = shard_schema(schema).fields
+    names = [one.name for one in key_fields(schema)]
+
+    def read(one: ShardFragment) -> pa.Table:
+        file = own.files.open(one.fragment)
+        return pa.concat_tables([file.read(group, fields) for group in range(len(file.groups))])
+
+    if not newest_first:
+        yield from map(read, snapshot.state.fragments)
+    if snapshot.tail:
+        yield newest(snapshot.tail, names)
+    if newest_first:
+        yield from map(read, reversed(snapshot.state.fragments))
+
+
+# -- afterwards ------------------------------------------------------------------------------------
+
+
+def tidy(logs: Logs, merged: Cursor) -> ShardState:
+    """Let a shard drop what is merged, and its WAL begin behind it. May be run by anyone, at any time, again."""
+    manifest = logs.manifest
+    applied = _applied(logs, merged)
+
+    def edit(state: ShardState) -> ShardState | None:
+        now_ms = manifest.log.env.clock.wall_ms()
+        kept = tuple(one for one in state.fragments if one.until > merged.position)
+        dropped = [
+            Dropped(name=one.fragment.name, dropped_ms=now_ms)
+            for one in state.fragments
+            if one.until <= merged.position
+        ]
+        new = fold(state, applied) if merged.position > state.replay_from.position else state
+        new = msgspec.structs.replace(
+            new,
+            fragments=kept,
+            dropped=(*state.dropped, *dropped),
+            replay_from=later(state.replay_from, merged),
+        )
+        return None if new == state else new
+
+    state = manifest.change(edit)
+    truncate_wal(logs, state)
+    return state
+
+
+def _applied(logs: Logs, merged: Cursor) -> list[Once]:
+    """Ids of puts in entries that are merged, and that the manifest does not know yet."""
+    for _ in logs.wal.env.tries():
+        state = logs.manifest.read()
+        if merged.position <= state.replay_from.position:
+            return []
+        try:
+            return _ids(logs, state, merged)
+        except TruncatedError:  # flushed or merged further since, and noted in the manifest before
+            continue
+    raise UnavailableError(f"{logs.wal.root} was truncated all the time while it was read", hint="try again")
+
+
+def _ids(logs: Logs, state: ShardState, merged: Cursor) -> list[Once]:
+    found: list[Once] = []
+    for entry in WalTailer(logs.wal, after=state.replay_from).entries(to_mark(merged, logs.wal)):
+        if entry.kind == "data" and not entry.dead:
+            header = header_of(entry.body, name=f"{logs.wal.root}entry {entry.position}")
+            found += (Once(id=one) for one in header.once)
+            found += (Once(stream=stream, batch=batch) for stream, batch in header.batches.items())
+    return found
+
+
+def remove_dropped(logs: Logs, place: ShardPlace, *, keep_ms: int = KEEP_DROPPED_MS) -> int:
+    """Delete objects of fragments that were dropped long enough ago; how many."""
+    manifest = logs.manifest
+    before_ms = manifest.log.env.clock.wall_ms() - keep_ms
+    doomed = [one for one in manifest.read().dropped if one.dropped_ms <= before_ms]
+    if not doomed:
+        return 0
+    place.store.delete(paths.data(one.name) for one in doomed)
+    names = {one.name for one in doomed}
+
+    def edit(state: ShardState) -> ShardState | None:
+        kept = tuple(one for one in state.dropped if one.name not in names)
+        return None if kept == state.dropped else msgspec.structs.replace(state, dropped=kept)
+
+    manifest.change(edit)
+    return len(doomed)
+
+
+def tidy_all(readers: Sequence[ShardReader], shards: Mapping[str, Cursor], *, keep_ms: int = KEEP_DROPPED_MS) -> None:
+    """Tidy several shards. Best effort: the next merge goes on."""
+    for reader in readers:
+        merged = shards.get(reader.place.name)
+        with contextlib.suppress(SiltstoneError):
+            logs = reader.place.read()
+            if logs is not None and merged is not None and merged.position:
+                tidy(logs, merged)
+                remove_dropped(logs, reader.place, keep_ms=keep_ms)

@@ -1,0 +1,114 @@
+"""Taking a shard over: the claim, the fence, and what is in the WAL and in no fragment.
+
+What must hold:
+- Everything that was acknowledged by the writers before is in the memtables that this makes, in fragments, or in the
+  table; nothing is in two memtables.
+- Memory stays within the writer's limit, however long the WAL is: what is too much is flushed on the way.
+- Whoever merges meanwhile does no harm: what is gone from the WAL is in the table, and the replay begins behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from siltstone.errors import InternalError, TruncatedError, UnavailableError
+from siltstone.format.table import Cursor
+from siltstone.shard.flush import flush_memtable
+from siltstone.shard.ledger import Ledger
+from siltstone.shard.manifest import to_cursor
+from siltstone.shard.memtables import MemTables
+from siltstone.shard.rows import header_of
+from siltstone.shard.wal import WalAppender, claim, decode, unflushed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.format.shard import ShardState
+    from siltstone.log import Entry
+    from siltstone.shard.config import Knobs
+    from siltstone.shard.place import Logs, ShardPlace
+    from siltstone.table.state import State
+
+
+@dataclass(eq=False)
+class Takeover:
+    """A shard in its new writer's hands."""
+
+    place: ShardPlace
+    logs: Logs
+    knobs: Knobs
+    table: State  # read behind the claim
+    state: ShardState
+    appender: WalAppender
+
+    def __post_init__(self) -> None:
+        self.tables = MemTables(self.table.schema, self.knobs, generation=self.state.generation)
+        self.ledger = Ledger(self.state)
+        self.replayed_rows = 0
+        self._merged = self.table.shards.get(self.place.name, Cursor()).position
+
+    def replay(self) -> None:
+        """Bring back what is in the WAL and in no fragment.
+
+        Raises:
+            FencedError: an entry of a higher epoch is there.
+            TruncatedError: some of it was merged and removed since the state was read.
+        """
+        for entry in unflushed(self.logs.wal, self.state, until=self.appender.end):
+            if self.knobs.enable_memtable:
+                self._take(entry)
+            else:
+                self.ledger.replayed(header_of(entry.body, name=_name(self.logs, entry)), entry.position)
+
+    def _take(self, entry: Entry) -> None:
+        found = decode(entry, self.table.schema, self.logs.wal)
+        self.ledger.replayed(found.header, entry.position)
+        if entry.position < self._merged:
+            return
+        while self.tables.nbytes and self.tables.nbytes + found.chunk.nbytes > self.knobs.max_unflushed_memtable_bytes:
+            self._flush_oldest()
+        self.tables.replayed(found.chunk, entry.end)
+        self.replayed_rows += found.chunk.count
+
+    def _flush_oldest(self) -> None:
+        if self.tables.oldest is None:
+            self.tables.freeze()
+        held = self.tables.oldest
+        if held is None or held.end is None:
+            raise InternalError("a memtable of replayed rows has no entry of the WAL behind it")
+        end = to_cursor(held.end)
+        self.state = flush_memtable(
+            self.place,
+            self.logs,
+            held.table,
+            epoch=self.appender.epoch,
+            end=end,
+            merged=self._merged,
+            applied=self.ledger.before(end.position),
+        )
+        self.tables.drop_before(self.state.generation)
+        self.ledger.forget(end.position)
+
+
+def take_over(place: ShardPlace, logs: Logs, now: Callable[[], State], knobs: Knobs, *, name: str) -> Takeover:
+    """Become the writer of a shard.
+
+    Raises:
+        FencedError: yet another writer was faster.
+    """
+    state, appender = claim(logs.manifest, logs.wal, writer=name)
+    for _ in place.log.env.tries():
+        taken = Takeover(place, logs, knobs, now(), state, appender)
+        try:
+            taken.replay()
+        except TruncatedError:  # merged since: the manifest says by now from where the WAL counts
+            state = logs.manifest.read()
+            logs.manifest.check_mine(state, appender.epoch)
+        else:
+            return taken
+    raise UnavailableError(f"shard {place.name} was merged all the time while it was opened", hint="try again")
+
+
+def _name(logs: Logs, entry: Entry) -> str:
+    return f"{logs.wal.root}entry {entry.position}"

@@ -1,0 +1,361 @@
+"""A writer's calls to its store go wrong, one by one and in every way: what was acknowledged is there, and once."""
+
+from __future__ import annotations
+
+import _weakrefset
+import contextlib
+import inspect
+import itertools
+import sys
+
+import pytest
+
+from shard_worlds import ShardWorld, attempt, rows
+from siltstone.errors import CommitUnknownError, UnavailableError
+from siltstone.shard.wal import WalTailer
+from siltstone.store import memory
+from siltstone.testing.script import ANY, Fault
+from worlds import FOR_EVER, ONCE
+
+WAL = "shards/a/wal/entries/"
+MANIFEST = "shards/a/manifest/entries/"
+DATA = "shards/a/data/"
+
+
+def seeded(**config):
+    """A shard with rows in a fragment, and others in the WAL alone."""
+    world = ShardWorld()
+    writer = world.writer(**config)
+    world.put(writer, 1, 2)
+    world.put(writer, 3)
+    if writer.knobs.enable_memtable:
+        writer.freeze()
+        writer.flush_memtables()
+    world.put(writer, 4)
+    world.put(writer, 5, 6)
+    return world
+
+
+# -- workflows: each gets a world and a store that fails at some call ------------------------------
+
+
+def life(world, store):
+    """A writer from its first call to its last."""
+    writer = attempt(world.writer, store)
+    if isinstance(writer, BaseException):
+        return writer
+    world.put(writer, 10)
+    world.put(writer, 11, 12)
+    attempt(writer.freeze)
+    attempt(writer.flush_memtables)
+    world.put(writer, 13)
+    return attempt(writer.close)
+
+
+def queued(world, store):
+    """Rows that nobody waits for, made durable together by ``close``."""
+    writer = healthy(world, store)
+    ids = [20, 21, 22]
+    acks = [attempt(writer.put, rows(one), wait=False) for one in ids]
+    told = attempt(writer.close)
+    for one, ack in zip(ids, acks, strict=True):
+        if told is None:
+            assert ack.done
+        if ack.done:
+            world.acknowledged.append(one)
+        elif isinstance(told, UnavailableError):
+            world.refused[one] = told
+        else:
+            world.unknown.append(one)
+    return told
+
+
+def two_flushes(world, store):
+    """Two memtables wait when the first flush begins; what fails is tried again."""
+    writer = healthy(world, store)
+    world.put(writer, 30)
+    attempt(writer.freeze)
+    world.put(writer, 31)
+    attempt(writer.freeze)
+    attempt(writer.flush_memtables)
+    attempt(writer.flush_memtables)
+    world.put(writer, 32)
+    return writer
+
+
+def healthy(world, store):
+    """A writer that was opened before the store began to fail."""
+    rules, store.script._rules = store.script._rules, []
+    writer = world.writer(store)
+    store.script.calls.clear()
+    store.script._rules = rules
+    return writer
+
+
+WORKFLOWS = {"life": life, "queued": queued, "two flushes": two_flushes}
+DOWN = (Fault.REFUSE, Fault.LOSE, Fault.DENY, Fault.DELAY, Fault.FULL)
+WAYS = [(fault, 1) for fault in ONCE] + [(fault, FOR_EVER) for fault in DOWN]
+
+
+def each_call(workflow, fault, *, times=1):
+    """Worlds in which the n-th call of a workflow met a fault, for every n that it has."""
+    for nth in itertools.count(1):
+        world = seeded()
+        store = world.fault_store()
+        store.on(ANY, fault, nth=nth, times=times)
+        result = attempt(workflow, world, store)
+        reached = sum(store.script.applies(fault, call.verb) for call in store.calls) >= nth
+        yield world, store, result, reached
+        if not reached:
+            return
+
+
+@pytest.mark.parametrize(("fault", "times"), WAYS, ids=lambda one: getattr(one, "name", one))
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_writer__a_store_call_goes_wrong__what_was_acknowledged_is_there_once(workflow, fault, times):
+    reached = 0
+    for world, store, _, was_reached in each_call(WORKFLOWS[workflow], fault, times=times):
+        if fault is Fault.DELAY:
+            world.check()
+        store.script.clear()
+        store.release()  # what was delayed happens now
+        world.go_on()
+        reached += was_reached
+    assert reached
+
+
+# -- appends that fail -----------------------------------------------------------------------------
+
+
+def entries(world):
+    """The ids of each entry of the WAL that is not flushed."""
+    table = world.table()
+    logs = table._shards.reader(world.shard, table._looked()).place.read()
+    tailer = WalTailer(logs.wal, after=logs.manifest.read().replay_from)
+    return [one.chunk.rows.column("id").to_pylist() for one in tailer.read(table._looked().schema)]
+
+
+@pytest.mark.parametrize("enable_memtable", [True, False])
+def test_put__an_append_fails_and_then_works__batches_are_written_in_order_and_none_is_dropped(enable_memtable):
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, enable_memtable=enable_memtable, max_wal_append_attempts=3)
+    acks = [writer.put(rows(one), wait=False) for one in (1, 2, 3)]
+    store.on("create", Fault.DENY, key=WAL, times=2)
+    world.put(writer, 4)
+    assert all(ack.done for ack in acks)
+    assert entries(world) == [[1, 2, 3, 4]]
+    assert writer.wal_stats().retries == 2
+    assert writer.wal_stats().pending_batches == writer.wal_stats().pending_bytes == 0
+
+
+def test_put__an_append_fails_while_others_queue__what_was_under_way_comes_first():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, max_wal_append_attempts=2)
+    writer.put(rows(1), wait=False)
+    store.on("create", Fault.DENY, key=WAL)
+    store.on("create", Fault.CRASH_BEFORE, key=WAL, nth=2)
+    world.put(writer, 2)  # ends as if this thread were interrupted while it tries again
+    writer.put(rows(3), wait=False)
+    world.acknowledged += [1]
+    world.put(writer, 4)
+    assert entries(world) == [[1, 2], [3, 4]]
+    world.acknowledged += [3]
+    world.unknown.remove(2)
+    world.acknowledged += [2]
+    world.go_on()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE, Fault.FAIL_AFTER, Fault.EXISTS_OWN], ids=lambda fault: fault.name)
+def test_put__answer_of_an_append_is_lost__is_acknowledged_and_there_once(fault):
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store)
+    store.on("create", fault, key=WAL)
+    world.put(writer, 1)
+    assert world.acknowledged == [1]
+    assert entries(world) == [[1]]
+
+
+def test_put__all_attempts_of_an_append_end_in_doubt__writer_is_stopped_and_the_next_one_has_it_once():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, max_wal_append_attempts=2)
+    world.put(writer, 1)
+    store.on("create", Fault.LOSE, key=WAL, times=FOR_EVER)
+    store.on("get", Fault.REFUSE, key=WAL, times=FOR_EVER)
+    told = world.put(writer, 2)
+    assert isinstance(told, CommitUnknownError)
+    assert "in 2 attempts" in told.message
+    assert "open the shard again" in told.hint
+    assert set(told.facts) >= {"op", "position"}
+    later = world.put(writer, 3)
+    assert isinstance(later, UnavailableError)
+    assert "was stopped" in later.message
+    store.script.clear()
+    assert isinstance(world.put(writer, 4), UnavailableError), "a stopped writer stays so"
+    assert entries(world) == [[1], [2]]
+    world.go_on()
+
+
+def test_put__doubt_is_followed_by_a_definite_refusal__is_not_told_that_nothing_was_written():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, max_wal_append_attempts=2)
+    # The first attempt is written and nobody says so; the second one is refused for good.
+    store.on("create", Fault.LOSE, key=WAL)
+    store.on("create", Fault.DENY, key=WAL, nth=2, times=FOR_EVER)
+    told = world.put(writer, 1)
+    assert isinstance(told, CommitUnknownError)
+    assert world.check() == [1]
+
+
+def test_put__all_attempts_are_refused__rows_are_not_there_and_the_error_says_so():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, max_wal_append_attempts=4)
+    world.put(writer, 1)
+    store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
+    told = world.put(writer, 2)
+    assert isinstance(told, UnavailableError)
+    assert "not in the WAL" in told.message
+    assert len([call for call in store.calls if call.verb == "create" and WAL in call.key]) == 1 + 4
+    assert world.check() == [1]
+    store.script.clear()
+    world.go_on()
+
+
+def test_close__rows_nobody_waited_for_could_not_be_written__tells_it():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, durable_write=False, max_wal_append_attempts=1)
+    writer.put(rows(1))
+    store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
+    with pytest.raises(UnavailableError, match="not in the WAL"):
+        writer.flush_unasked()  # as the writer's own thread does: nobody hears of it
+    writer_too = pytest.raises(UnavailableError, match="not in the WAL")
+    with writer_too:
+        writer.close()
+    writer.close()
+    assert world.check() == []
+
+
+def test_close__of_a_stopped_writer_whose_puts_were_told__raises_nothing():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, max_wal_append_attempts=1)
+    store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
+    assert isinstance(world.put(writer, 1), UnavailableError)
+    writer.close()
+
+
+def test_close__store_is_away_and_all_is_durable__raises_nothing():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store)
+    world.put(writer, 1)
+    store.on(ANY, Fault.REFUSE, times=FOR_EVER)
+    writer.close()
+    assert world.check() == [1]
+
+
+# -- interrupts ------------------------------------------------------------------------------------
+
+
+# The objects are a service's, which nobody interrupts; what a weak reference calls can't raise; the rest is the test.
+APART = {memory.__file__, _weakrefset.__file__, __file__}
+
+
+class Interrupt:
+    """KeyboardInterrupt at the n-th place where Python looks for signals: a call begins, or one into C ends."""
+
+    def __init__(self, nth):
+        self.left = nth
+
+    def run(self, call):
+        sys.setprofile(self._profile)
+        try:
+            return call()
+        finally:
+            sys.setprofile(None)
+
+    def _profile(self, frame, event, _argument):
+        code = frame.f_code
+        is_generator = event == "call" and code.co_flags & inspect.CO_GENERATOR  # Python does not stand an error there
+        if event in {"call", "c_return"} and not is_generator and code.co_filename not in APART:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("enable_memtable", [True, False])
+def test_put__interrupted_anywhere__nothing_acknowledged_is_lost_or_doubled(enable_memtable):
+    config = {"enable_memtable": enable_memtable, "max_memtable_rows": 1}
+    stopped = went_on = 0
+    for nth in itertools.count(1):
+        world = ShardWorld()
+        writer = world.writer(**config)
+        world.put(writer, 1)
+        ack = writer.put(rows(2), wait=False)
+        interrupt = Interrupt(nth)
+        world.put(writer, 3, run=interrupt.run)
+        told = world.put(writer, 4)
+        if ack.done:
+            world.acknowledged.append(2)
+        else:
+            world.unknown.append(2)
+        if isinstance(told, UnavailableError):
+            assert "cut off half way" in told.message
+            stopped += 1
+        else:
+            assert 4 in world.acknowledged, told
+            went_on += 1
+        assert attempt(writer.close) is None
+        world.go_on(**config)
+        if interrupt.left > 0:
+            break
+    assert nth > 150, "there are more places than that"
+    assert went_on > 10 * stopped
+
+
+def test_flush_memtables__interrupted_anywhere__the_next_one_ends_it():
+    for nth in itertools.count(1, 11):
+        world = ShardWorld()
+        writer = world.writer()
+        world.put(writer, 1)
+        writer.freeze()
+        world.put(writer, 2)
+        writer.freeze()
+        interrupt = Interrupt(nth)
+        with contextlib.suppress(KeyboardInterrupt):
+            interrupt.run(writer.flush_memtables)
+        world.put(writer, 3)
+        assert sorted(writer.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3]
+        writer.flush_memtables()
+        assert writer.stats().flushed_memtables <= 2
+        assert writer.memtable_stats().frozen == 0
+        assert sorted(writer.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3]
+        writer.close()
+        world.go_on()
+        if interrupt.left > 0:
+            break
+    assert nth > 500
+
+
+def test_put__main_thread_is_interrupted_while_another_waits__the_other_is_told_the_truth():
+    for nth in itertools.count(1, 5):
+        world = ShardWorld()
+        writer = world.writer(durable_write=False)
+        acks = [writer.put(rows(one)) for one in (1, 2)]
+        interrupt = Interrupt(nth)
+        with contextlib.suppress(KeyboardInterrupt):
+            interrupt.run(acks[0].wait)
+        writer.put(rows(3)).wait()
+        acks[1].wait()
+        world.acknowledged += [1, 2, 3]
+        assert world.check() == [1, 2, 3]
+        writer.close()
+        if interrupt.left > 0:
+            break
+    assert nth > 100
