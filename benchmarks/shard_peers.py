@@ -34,9 +34,11 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 @contextmanager
 def ours(where: Path, *, sync: bool = False, uri: str | None = None, **knobs: Any) -> Iterator[ss.ShardWriter]:
     """The writer of a table with one shard."""
-    with ss.create(uri or where / "ours", schema=SCHEMA, key="id", shards=1, sync=sync) as table:
-        with table.shard(0).writer(ss.ShardWriterConfig(**knobs)) as writer:
-            yield writer
+    with (
+        ss.create(uri or where / "ours", schema=SCHEMA, key="id", shards=1, sync=sync) as table,
+        table.shard(0).writer(ss.ShardWriterConfig(**knobs)) as writer,
+    ):
+        yield writer
 
 
 def lance_dataset(where: Path, first: pa.Table | None = None) -> lance.LanceDataset:

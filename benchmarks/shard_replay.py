@@ -22,7 +22,9 @@ from shard_peers import LANCE_SCHEMA, SCHEMA, Slate, lance_dataset, rows
 
 import siltstone as ss
 from siltstone.format.table import Cursor
+from siltstone.paths import LOG, WAL, shard, shard_name
 from siltstone.shard.wal import WalTailer
+from siltstone.table.history import History
 from siltstone.testing.s3server import Faults, FaultServer
 
 if TYPE_CHECKING:
@@ -56,7 +58,9 @@ def unflushed(uri: Any, entries: int, *, storage_options: dict[str, str] | None 
 def lance_unflushed(where: Path, entries: int, *, total: int = ROWS) -> tuple[lance.LanceDataset, str]:
     """The same of Lance's."""
     dataset, shard = lance_dataset(where), str(uuid.uuid4())
-    writer = dataset.mem_wal_writer(shard, max_wal_flush_interval_ms=1, max_memtable_rows=MANY, max_memtable_batches=10_000)
+    writer = dataset.mem_wal_writer(
+        shard, max_wal_flush_interval_ms=1, max_memtable_rows=MANY, max_memtable_batches=10_000
+    )
     each = total // entries
     for number in range(entries):
         writer.put(pa.table(rows(number * each, each)).cast(LANCE_SCHEMA))
@@ -65,11 +69,10 @@ def lance_unflushed(where: Path, entries: int, *, total: int = ROWS) -> tuple[la
 
 def read_tail(uri: Any, *, storage_options: dict[str, str] | None = None) -> float:
     """Seconds that the rows of a WAL take to read, by one who follows it."""
-    table = ss.open(uri, sync=False, storage_options=storage_options)
-    state = table._now()
-    place = table._shards.readers(state)[0].place
-    logs = place.read()
-    return seconds(lambda: list(WalTailer(logs.wal, after=Cursor()).read(state.schema)))
+    store = ss.open_store(uri, storage_options, sync=False)
+    state = History(ss.open_log(store, root=LOG)).newest()
+    wal = ss.open_log(store, root=shard(shard_name(0, 0)) + WAL)
+    return seconds(lambda: list(WalTailer(wal, after=Cursor()).read(state.schema)))
 
 
 def opened(uri: Any, *, storage_options: dict[str, str] | None = None, expected: int = ROWS) -> float:
@@ -109,11 +112,13 @@ def near(where: Path) -> tuple[dict[str, Any], list[Target]]:
             },
         )
         figures |= {f"{entries} entries, {name}, ms": took * 1000 for name, took in found.items()}
-        targets.append(Target(f"open, {entries} entries: Lance's time / ours", found["lance"] / found["ours"], 1, at_least=True))
+        targets.append(
+            Target(f"open, {entries} entries: Lance's time / ours", found["lance"] / found["ours"], 1, at_least=True)
+        )
     return {f"replay of {ROWS} rows": figures}, targets
 
 
-def far(where: Path) -> tuple[dict[str, Any], list[Target]]:
+def far(_: Path) -> tuple[dict[str, Any], list[Target]]:
     """Opening a shard with 1,000 entries on a store that takes 10 ms for a request."""
     entries = ENTRIES[-1]
     with FaultServer(Faults(), buckets=("bkt",)) as server:
@@ -125,7 +130,9 @@ def far(where: Path) -> tuple[dict[str, Any], list[Target]]:
         )
         dataset.initialize_mem_wal()
         shard = str(uuid.uuid4())
-        writer = dataset.mem_wal_writer(shard, max_wal_flush_interval_ms=1, max_memtable_rows=MANY, max_memtable_batches=10_000)
+        writer = dataset.mem_wal_writer(
+            shard, max_wal_flush_interval_ms=1, max_memtable_rows=MANY, max_memtable_batches=10_000
+        )
         for number in range(LANCE_FAR_ENTRIES):
             writer.put(pa.table(rows(number * 100, 100)).cast(LANCE_SCHEMA))
         server.set(Faults(latency_ms=LATENCY_MS))
@@ -156,7 +163,11 @@ def layered(where: Path) -> tuple[ss.Table, lance.LanceDataset, str, list[int]]:
         keys = old + fresh
         asked += dice.sample(keys, 100)
         batch = pa.RecordBatch.from_arrays(
-            [pa.array(keys, pa.int64()), pa.array([f"name-{one:015d}" for one in keys]), pa.array(["y" * 100] * len(keys))],
+            [
+                pa.array(keys, pa.int64()),
+                pa.array([f"name-{one:015d}" for one in keys]),
+                pa.array(["y" * 100] * len(keys)),
+            ],
             schema=SCHEMA,
         )
         writer.put(batch)
@@ -167,7 +178,7 @@ def layered(where: Path) -> tuple[ss.Table, lance.LanceDataset, str, list[int]]:
     return table, dataset, shard, asked
 
 
-def lance_snapshot(dataset: lance.LanceDataset, where: Path, shard: str) -> ShardSnapshot:
+def lance_snapshot(where: Path, shard: str) -> ShardSnapshot:
     """The generations that Lance has flushed, found on disk as its users must."""
     folder = next((where / "lance" / "_mem_wal").glob(f"{shard}*"))
     found = sorted(one for one in folder.iterdir() if one.is_dir() and "gen" in one.name)
@@ -180,7 +191,7 @@ def lance_snapshot(dataset: lance.LanceDataset, where: Path, shard: str) -> Shar
 def reads(where: Path) -> tuple[dict[str, Any], list[Target]]:
     """Lookups and scans over rows that are not merged."""
     table, dataset, shard, asked = layered(where)
-    snapshot = lance_snapshot(dataset, where, shard)
+    snapshot = lance_snapshot(where, shard)
     planner = LsmPointLookupPlanner(dataset, [snapshot])
     kind = LANCE_SCHEMA.field(0).type
 
@@ -205,7 +216,7 @@ def reads(where: Path) -> tuple[dict[str, Any], list[Target]]:
         {
             "base": lambda: seconds(lambda: table.scan().to_arrow()),
             "fresh": lambda: seconds(lambda: table.scan(fresh=True).to_arrow()),
-            "lance base": lambda: seconds(lambda: dataset.to_table()),
+            "lance base": lambda: seconds(dataset.to_table),
             "lance fresh": lambda: seconds(lambda: LsmScanner.from_snapshots(dataset, [snapshot]).to_table()),
         },
     )

@@ -79,7 +79,8 @@ def one_row(where: Path) -> tuple[dict[str, Any], list[Target]]:
             for name, (put, count) in sides.items():
                 found[name] += each_ms(put, keys.batches(count, 1))
             found["slatedb"] += each_ms(
-                lambda batch: slate.put(str(batch.column(0)[0].as_py()).encode(), b"x" * 120), keys.batches(LANCE_ONE_ROW_PUTS, 1)
+                lambda batch: slate.put(str(batch.column(0)[0].as_py()).encode(), b"x" * 120),
+                keys.batches(LANCE_ONE_ROW_PUTS, 1),
             )
     p50 = {name: statistics.median(took) for name, took in found.items()}
     figures = {f"{name}, p50 ms": value for name, value in p50.items()}
@@ -135,7 +136,7 @@ def many_rows(where: Path) -> tuple[dict[str, Any], list[Target]]:
         for durable in (True, False):
             found: dict[str, list[float]] = {"ours": [], "lance": [], "lance, 1 ms": []}
             for number in range(ROUNDS):
-                for name in found:
+                for name, rates in found.items():
                     here = where / f"{name}-{batch_rows}-{durable}-{number}"
                     here.mkdir()
                     knobs: dict[str, Any] = {"durable_write": durable}
@@ -147,11 +148,11 @@ def many_rows(where: Path) -> tuple[dict[str, Any], list[Target]]:
                         started = time.perf_counter()
                         for batch in batches:
                             writer.put(batch)
-                        found[name].append(puts * batch_rows / (time.perf_counter() - started))
-            rates = {name: statistics.median(rate) for name, rate in found.items()}
+                        rates.append(puts * batch_rows / (time.perf_counter() - started))
+            medians = {name: statistics.median(rates) for name, rates in found.items()}
             what = f"{'durable' if durable else 'not durable'}, {batch_rows} rows"
-            figures |= {f"{what}, {name}, rows/s": rate for name, rate in rates.items()}
-            targets.append(Target(f"{what}: ours / Lance", rates["ours"] / rates["lance"], 1, at_least=True))
+            figures |= {f"{what}, {name}, rows/s": rate for name, rate in medians.items()}
+            targets.append(Target(f"{what}: ours / Lance", medians["ours"] / medians["lance"], 1, at_least=True))
     return {"puts of many rows": figures}, targets
 
 
@@ -162,13 +163,16 @@ def own(arguments: argparse.Namespace, where: Path) -> dict[str, Any]:
     """One set-up that the command line asks for."""
     config = ss.ShardWriterConfig(enable_memtable=arguments.mode == "memtable", durable_write=arguments.durable)
     keys = Keys()
-    with ss.create(where / "own", schema=SCHEMA, key="id", shards=arguments.shards, sync=arguments.sync) as table:
-        with table.writer(config) as writer, ThreadPoolExecutor(arguments.threads) as pool:
-            lots = [keys.batches(arguments.puts, arguments.batch_rows) for _ in range(arguments.threads)]
-            started = time.perf_counter()
-            list(pool.map(lambda lot: [writer.put(one) for one in lot], lots))
-            writer.flush()
-            took = time.perf_counter() - started
+    with (
+        ss.create(where / "own", schema=SCHEMA, key="id", shards=arguments.shards, sync=arguments.sync) as table,
+        table.writer(config) as writer,
+        ThreadPoolExecutor(arguments.threads) as pool,
+    ):
+        lots = [keys.batches(arguments.puts, arguments.batch_rows) for _ in range(arguments.threads)]
+        started = time.perf_counter()
+        list(pool.map(lambda lot: [writer.put(one) for one in lot], lots))
+        writer.flush()
+        took = time.perf_counter() - started
     puts = arguments.threads * arguments.puts
     return {"own set-up": {"puts/s": puts / took, "rows/s": puts * arguments.batch_rows / took}}
 

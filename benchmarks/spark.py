@@ -1,4 +1,4 @@
-"""Spark's numbers, each beside what Spark does with plain Parquet in the same session: reads, appends, upserts.
+"""Spark's numbers, each beside what Spark does with plain Parquet in the same session: reads, appends, upserts, shards.
 
 Prints one JSON document, and a table for people on stderr. Options: ``--quick`` for a smaller run, whose figures are
 no claim; ``--only NAME`` for one part, and again for another.
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common import tell
+from spark_ingest import Shards
 from spark_read import QUICK, Scale
-from spark_write import Writes
 
 if TYPE_CHECKING:
     from common import Target
 
-NAMES = ("near", "far", "masked", "append", "upsert")
+NAMES = ("near", "far", "masked", "append", "upsert", "ingest", "fresh")
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     figures: dict[str, Any] = {}
     targets: list[Target] = []
     with tempfile.TemporaryDirectory(prefix="siltstone-bench-") as directory:
-        parts = Writes(Path(directory), QUICK if options.quick else Scale())
+        parts = Shards(Path(directory), QUICK if options.quick else Scale())
         for name in options.only or NAMES:
             print(f"{name} ...", file=sys.stderr)
             for title, (found, goals) in parts.run(name).items():

@@ -23,7 +23,9 @@ from siltstone.testing.stores import FaultStore, Interleaves
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("note", pa.string())])
 PATIENCE_S = 5.0
+DAY_S = 86_400
 WRITES = {"create", "put", "copy", "delete"}
+BEFORE = {id_: id_ for id_ in range(10)}
 _seeds = itertools.count(1)
 
 
@@ -123,11 +125,11 @@ class Book:
 class World:
     """A table with shards, those who use it, and the book. Time stands still; nothing runs in the background."""
 
-    def __init__(self, *, keyed=True, shards=2, bucket=None, clock=None, book=None):
+    def __init__(self, *, keyed=True, shards: int | None = 2, bucket=None, clock=None, book=None):
         self.keyed, self.bucket, self.clock = keyed, bucket or MemoryBucket(), clock or ManualClock()
         self.book = book or Book()
         if bucket is None:
-            options = {"key": "id", "shards": shards} if keyed else {}
+            options = {"key": "id", "shards": shards} if keyed else {}  # a table may have none at first
             create_table(self.store(), schema=SCHEMA, probe=False, env=self.env(), **options)
 
     def copy(self):
@@ -267,6 +269,35 @@ class World:
 
     def shard_keys(self, name, part=""):
         return self.keys(f"shards/{name}/{part}")
+
+
+def begun(**options):
+    """A table with some rows, a handle on it, and the writers of its shards."""
+    world = World(**options)
+    table = world.open()
+    world.do(table, append(BEFORE))
+    return world, table, world.writers(table)
+
+
+def busy():
+    """Rows in the table, in shards' fragments, in their WALs, merged and not; and the writers."""
+    world, table, writers = begun()
+    world.put_all(writers, {id_: 100 + id_ for id_ in range(5, 25)})
+    world.do(table, MERGE)
+    world.put_all(writers, {id_: 200 + id_ for id_ in range(8, 28)})
+    for writer in writers:
+        world.flush(writer)
+    world.put_all(writers, {id_: 300 + id_ for id_ in range(20, 30)})
+    world.delete(writers[number_of(9, 2)], [9])
+    return world, table, writers
+
+
+def watched(world):
+    """A store that lets others act between its calls, and a handle on the table; a rival may let days pass."""
+    store = world.interleaves()
+    table = world.open(store, patience_s=10 * DAY_S)
+    store.calls.clear()
+    return store, table
 
 
 def _applied(rows, puts, start, until):

@@ -11,10 +11,12 @@ import itertools
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import siltstone as ss
 from siltstone.api.shards import AddShard
 from siltstone.errors import BackpressureError, InvalidInputError, SiltstoneError, UnavailableError
+from siltstone.shard.chunks import POSITION, shard_schema
 from siltstone.shard.config import ShardWriterConfig, knobs
 from siltstone.shard.intake import Intake
 from siltstone.shard.wal import WalTailer
@@ -27,7 +29,7 @@ from siltstone.testing.stores import FaultStore, Interleaves
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
 SHARD = "a"
-ID = make_schema(SCHEMA, None).fields[:1]
+FIELDS = shard_schema(make_schema(SCHEMA, None)).fields
 # Errors that say that rows are not in the WAL, and never will be.
 DEFINITE = (UnavailableError, BackpressureError, InvalidInputError)
 _numbers = itertools.count(1)
@@ -161,7 +163,9 @@ class ShardWorld:
             assert writer.stats().replayed_rows == sum(chunk.count for chunk in chunks)
             files = make_tools(writer.place.store, table._log.env).files
             fragments = [files.open(one.fragment) for one in state.fragments]
-            held = [pa.concat_tables(file.read(n, ID) for n in range(len(file.groups))) for file in fragments]
+            held = [pa.concat_tables(file.read(n, FIELDS) for n in range(len(file.groups))) for file in fragments]
+            merged = table._looked().shards[self.shard].position
+            held = [part.filter(pc.field(POSITION) >= merged) for part in held]
             held += [chunk.rows for chunk in chunks]
             found = [one for part in held for one in part.column("id").to_pylist()]
             assert found == sorted(found), "rows are not in the order in which they were put"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+from dataclasses import fields
 
 import pytest
 
-from siltstone.testing.sim.planted import MISTAKES
+from siltstone.shard.config import _LIMITS, Knobs, ShardWriterConfig
+from siltstone.testing.sim import MISTAKES
 from sources import ROOT, sources
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -38,6 +40,29 @@ def test_tests__that_a_page_names__are_there():
         missing += [f"{page}: {name}" for name in re.findall(r"`(tests/[\w./]+)`", text) if not (ROOT / name).exists()]
     # A page may say how tests are named.
     assert [one for one in missing if "test_call__condition__outcome" not in one] == []
+
+
+def number(text):
+    """A number as the pages write it: 10 MiB, 200,000, 2^60."""
+    digits, _, unit = text.replace(",", "").partition(" ")
+    base, _, power = digits.partition("^")
+    return int(base) ** int(power or 1) * {"": 1, "MiB": 2**20}[unit]
+
+
+def test_shards_page__its_knobs__are_those_that_a_writer_has():
+    page = (ROOT / "docs/shards.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) ?\| (.*?) ?\| \S", page, re.MULTILINE)
+    knobs = Knobs()
+    assert (
+        [row[0] for row in rows]
+        == [one.name for one in fields(Knobs)]
+        == [one.name for one in fields(ShardWriterConfig)]
+    )
+    for name, default, least, most in rows:
+        value = getattr(knobs, name)
+        assert default == str(value) if isinstance(value, bool | tuple) else number(default) == value
+        assert ((number(least), number(most)) if least else None) == _LIMITS.get(name)
+        assert name in ShardWriterConfig.__doc__
 
 
 def test_protocol_page__planted_mistakes__are_known_to_the_simulator():

@@ -210,6 +210,12 @@ def shard(name: str) -> str:
     return check_key(f"{SHARDS}/{name}") + "/"
 
 
+def is_of_shard(root: str) -> bool:
+    """Whether a log's root is that of a shard's manifest or WAL."""
+    parts = root.rstrip("/").split("/")
+    return len(parts) >= 3 and parts[-3] == SHARDS and f"{parts[-1]}/" in {MANIFEST, WAL}
+
+
 def shard_name(map_: int, number: int) -> str:
     """The name of one of a keyed table's shards."""
     return f"{map_:04d}-{number:04d}"

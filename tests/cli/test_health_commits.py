@@ -12,6 +12,7 @@ from siltstone.commit.external import External
 from siltstone.commit.registry import Claim
 from siltstone.errors import CommitStoreBehindError, SplitHistoryError, WrongCommitStoreError
 from siltstone.format.frame import digest
+from siltstone.format.records import encode_entry
 from siltstone.ids import SystemIds
 from siltstone.log import open_log
 
@@ -54,7 +55,7 @@ class Decided:
         log = self.open()
         tip = log.tip()
         name = paths.staged("", tip.position, SystemIds().new())
-        data = log._encode(b"undelivered", tip, tip.epoch, SystemIds().new(), "data")
+        data = encode_entry(log._header(tip, tip.epoch, SystemIds().new(), "data"), b"undelivered")
         if staged:
             log.store.put(name, data)
         assert isinstance(log.commits, External)

@@ -11,6 +11,7 @@ import pytest
 from siltstone import paths
 from siltstone.commit.connect import open_registry
 from siltstone.errors import ClosedError, ForkedError, UnsafeStoreError
+from siltstone.format.records import encode_entry
 from siltstone.log import open_log
 from siltstone.store.connect import open_store
 from siltstone.testing.peek import bodies
@@ -41,7 +42,7 @@ def test_entries__log_and_its_commit_store_were_closed__reads_what_is_published(
 def test_close__store_replaced_the_last_entry__commit_store_is_closed_all_the_same(tmp_path):
     log = open_log(tmp_path / "log", commits=f"sqlite://{tmp_path}/claims.db", create=True)
     mark = log.add(b"x")
-    log.store.put(paths.entry("", 0), log._encode(b"other", log.start, 0, OP, "data"))
+    log.store.put(paths.entry("", 0), encode_entry(log._header(log.start, 0, OP, "data"), b"other"))
     with pytest.raises(UnsafeStoreError):
         log.close()
     with pytest.raises(ClosedError):

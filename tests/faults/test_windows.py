@@ -17,6 +17,7 @@ from siltstone.errors import (
     UnsafeStoreError,
     WrongCommitStoreError,
 )
+from siltstone.format.records import encode_entry
 from siltstone.testing.manual import manual_env
 from siltstone.testing.script import Fault
 from siltstone.verify import repair, verify
@@ -64,7 +65,7 @@ def test_entries__an_entry_was_overwritten_by_another__corruption():
     world = World("conditional").seeded()
     log = world.open()
     first = next(iter(log.entries()))
-    other = log._encode(b"other", first.end, 0, world.new_op(), "data")
+    other = encode_entry(log._header(first.end, 0, world.new_op(), "data"), b"other")
     world.store().put(paths.entry("", 1), other)
     with pytest.raises(CorruptionError, match="overwritten"):
         list(world.open().entries())

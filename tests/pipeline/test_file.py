@@ -56,6 +56,10 @@ MISTAKES = {
     "rows is true": (f"{HEAD}  - check: {{table: t, rows: yes}}\n", 3, "found true or false"),
     "check of nothing": (f"{HEAD}  - check: {{table: t}}\n", 3, "rows or at_least"),
     "version and tag": (f"{HEAD}  - check: {{table: t, rows: 1, version: 2, tag: x}}\n", 3, "both given"),
+    "version and fresh": (f"{HEAD}  - check: {{table: t, rows: 1, version: 2, fresh: true}}\n", 3, "both given"),
+    "fresh is text": (f"{HEAD}  - check: {{table: t, rows: 1, fresh: 'true'}}\n", 3, "true or false, found text"),
+    "no shards": (f"{HEAD}  - create: {{table: t, key: id, shards: 0, schema: {{id: int64}}}}\n", 3, "from 1 to"),
+    "shards without a key": (f"{HEAD}  - create: {{table: t, shards: 2, schema: {{id: int64}}}}\n", 3, "without a key"),
     "unknown format": (f"{HEAD}  - append: {{from: x, format: xml, into: t}}\n", 3, "one of csv, json"),
     "unknown operation": (
         f"{HEAD}  - stream: {{from: x, format: json, into: t, checkpoint: c, operation: merge}}\n", 3, "append, upsert",
@@ -236,5 +240,5 @@ def test_load__no_file_or_no_readable_one__is_told_by_name(tmp_path):
 
 def test_kinds__of_steps__mark_a_table_or_do_no_harm_twice():
     unmarked = {name for name, kind in KINDS.items() if not kind.marks}
-    assert unmarked == {"create", "compact", "check"}
+    assert unmarked == {"create", "compact", "check", "merge"}
     assert all(kind.marks in kind.keys for kind in KINDS.values() if kind.marks)

@@ -19,7 +19,7 @@ from siltstone.errors import SiltstoneError
 from sources import ROOT
 
 SECONDS = float(os.environ.get("SILTSTONE_TEST_SECONDS", "0"))
-KILLS = 3
+KILLS = 4
 RUNS_MAX = 20
 RUN_SECONDS_MAX = 400
 FILES, EACH = 4, 50
@@ -35,8 +35,18 @@ STEPS = """\
   - compact: {table: "${t}"}
   - append: {from: "${here}/more", format: json, into: "${t}"}
   - check: {table: "${t}", rows: 219}
+  - create: {table: "${here}/sharded", key: id, shards: 2, schema: {id: int64, stars: int64, body: string}}
+  - stream:
+      {from: "${here}/in", format: json, into: "${here}/sharded", checkpoint: "${here}/cp2", files_per_batch: 2,
+       operation: ingest}
+  - ingest: {from: "${here}/more", format: json, into: "${here}/sharded"}
+  - merge: {table: "${here}/sharded"}
+  - update: {table: "${here}/sharded", set: {stars: stars + 1}}
+  - ingest: {from: "${here}/more", format: json, into: "${here}/sharded"}
+  - check: {table: "${here}/sharded", rows: 210, fresh: true}
 """
-LAST_VERSION = FILES + 9  # create, the batches, six steps with a mark each, the stream's own, a compaction
+# create, the batches, six steps with a mark each, the stream's own, a compaction; then create, and five steps
+LAST_VERSION = FILES + 9 + 6
 
 
 @pytest.mark.slow
@@ -70,6 +80,9 @@ def kill_and_count(yard, dice):
     expected = [(one, 40 if one < 100 else 4) for one in range(199)]
     expected += [(one, stars) for one in range(1000, 1010) for stars in (3, 4)]
     assert sorted((row["id"], row["stars"]) for row in found) == sorted(expected)
+    sharded = yard.open("sharded").scan(["id", "stars"], fresh=True).to_arrow().to_pylist()
+    wanted = [(one, 4) for one in range(200)] + [(one, 3) for one in range(1000, 1010)]
+    assert sorted((row["id"], row["stars"]) for row in sharded) == wanted
     counted = table.at(tag="counted")
     assert (counted.count(), counted.count("stars = 4")) == (FILES * EACH + 10, FILES * EACH + 10)
 
@@ -92,8 +105,12 @@ def run_until(path, yard, *, version=None, delay=0.0):
 
 
 def newest(yard):
-    try:
-        with siltstone.open(yard.root / "table", probe=False) as table:
-            return table.version
-    except SiltstoneError:  # not there yet
-        return -1
+    """How many versions there are, of both tables, but for one."""
+    found = -1
+    for name in ("table", "sharded"):
+        try:
+            with siltstone.open(yard.root / name, probe=False) as table:
+                found += table.version + 1
+        except SiltstoneError:  # not there yet
+            break
+    return found

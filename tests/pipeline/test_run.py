@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from siltstone.api.staging import Staging
 from siltstone.errors import (
     DuplicateKeyError,
     InvalidInputError,
     NotFoundError,
     SiltstoneError,
+    UnavailableError,
     WrongCommitStoreError,
 )
 from siltstone.pipeline import load_pipeline, parse_pipeline, run_pipeline
@@ -141,6 +143,61 @@ def test_run__a_tag_whose_run_goes_on__stays_where_it_was(yard, spark):
     assert yard.open().tags == {"before": 0}
 
 
+SHARDED = CREATE.replace("key: id,", "key: id, shards: 2,")
+INTO_SHARDS = STREAM.replace("into:", "operation: ingest, files_per_batch: 1, into:")
+INGEST = CORRECT.replace("upsert", "ingest")
+MERGE = '  - merge: {table: "${t}"}\n'
+
+
+def test_run__through_shards__rows_are_durable_then_merged_and_a_second_time_nothing(yard, spark):
+    yard.rows("in", "a.json", *range(10))
+    yard.rows("in", "b.json", *range(10, 20), stars=1)
+    yard.rows("fix", "a.json", 5, 30, body="mended")
+    steps = (
+        SHARDED + INTO_SHARDS + '  - check: {table: "${t}", rows: 20, fresh: true}\n'
+        '  - check: {table: "${t}", rows: 0}\n' + MERGE + '  - check: {table: "${t}", rows: 20}\n'
+        + INGEST + '  - check: {table: "${t}", where: body = \'mended\', rows: 2, fresh: true}\n' + DELETE + MERGE
+        + UPDATE
+    )  # fmt: skip
+    report = yard.run(spark, steps)
+    assert states(report) == "d" * 11
+    assert [step.rows for step in report.steps] == [0, 20, 20, 0, 20, 20, 2, 2, 10, 0, 11]
+    assert report.steps[1].says == "put 20 rows into shards in 2 batches"
+    assert report.steps[9].says == "nothing to do"  # the delete took with it what was in shards
+    again = yard.run(None, steps)
+    assert (again.did, states(again)) == (0, "sbssssbsbsb")
+    yard.rows("in", "c.json", 40)
+    assert yard.run(spark, SHARDED + INTO_SHARDS + INGEST + MERGE, run="2").steps[1].rows == 1
+    found = {row["id"]: (row["stars"], row["body"]) for row in yard.open().scan().to_arrow().to_pylist()}
+    assert found == {
+        **dict.fromkeys(range(10), (4, "x")),
+        5: (3, "mended"),
+        30: (3, "mended"),
+        40: (3, "x"),
+    }
+
+
+def test_run__ended_between_what_was_put_and_its_mark__is_put_once(yard, spark, monkeypatch):
+    yard.rows("fix", "a.json", 1, 2, stars=3)
+    steps = SHARDED + INGEST + UPDATE
+    with monkeypatch.context() as patch:
+        patch.setattr(Staging, "commit", _interrupted)
+        with pytest.raises(UnavailableError, match="ended here"):
+            yard.run(spark, steps)
+    with yard.open().writer() as writer:
+        writer.put([{"id": 2, "stars": 7, "body": "newer"}])
+    report = yard.run(spark, steps)
+    assert states(report) == "ddd"
+    assert yard.open().scan(["id", "stars"]).to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "stars": 4},
+        {"id": 2, "stars": 8},
+    ]
+
+
+def _interrupted(self, works):
+    raise UnavailableError("ended here")
+
+
 FAILURES = {
     "no table": ('  - delete: {table: "${here}/none", where: id = 1}\n', NotFoundError, "there is no table"),
     "no files": ('  - append: {from: "${here}/none", format: json, into: "${t}"}\n', InvalidInputError, "none"),
@@ -149,6 +206,8 @@ FAILURES = {
     "stream refused in a task": (
         STREAM.replace("format", "select: [id, stars], format"), InvalidInputError, "body",
     ),
+    "ingest without shards": (INGEST, InvalidInputError, "has no shards"),
+    "stream into no shards": (INTO_SHARDS, InvalidInputError, "has no shards"),
     "wrong filter": ('  - delete: {table: "${t}", where: nothing = 1}\n', InvalidInputError, "nothing"),
     "wrong query": ('  - sql: {tables: {a: "${t}"}, query: select no from a}\n', InvalidInputError, "Spark refuses"),
     "wrong answer": ('  - sql: {tables: {a: "${t}"}, query: select 8, expect: 7}\n', CheckFailedError, "says [[7]]"),
@@ -163,6 +222,7 @@ FAILURES = {
 def test_run__a_step_can_not_be_done__is_an_error_of_ours_and_changes_nothing(yard, spark, what):
     step, kind, words = FAILURES[what]
     yard.rows("in", "a.json", 1, 2)
+    yard.rows("fix", "a.json", 1)
     (yard.root / "bad").mkdir()
     (yard.root / "bad" / "a.json").write_text("{this is no row\n")
     yard.run(spark, CREATE + DELETE)

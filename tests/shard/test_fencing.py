@@ -114,7 +114,7 @@ def test_put__own_entry_found_by_the_next_writer_before_its_answer__is_acknowled
     world = ShardWorld()
     store = world.interleaves()
     first = world.writer(store)
-    store.after("create", lambda: world.writer(), key=WAL)  # its answer is on the way while the shard is taken over
+    store.after("create", world.writer, key=WAL)  # its answer is on the way while the shard is taken over
     world.put(first, 1)
     assert world.acknowledged == [1]
     assert isinstance(world.put(first, 2), FencedError)
@@ -144,7 +144,7 @@ def test_flush_memtables__claimed_while_the_fragment_was_written__the_fragment_i
     first = world.writer(store)
     world.put(first, 1)
     first.freeze()
-    store.before("create", lambda: world.writer(), key=MANIFEST)
+    store.before("create", world.writer, key=MANIFEST)
     with pytest.raises(FencedError):
         first.flush_memtables()
     assert len(list(world.store().list("shards/a/data"))) == 1

@@ -9,20 +9,22 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+from functools import partial
 
-import pyarrow as pa
 import pytest
 
 import siltstone as ss
 from shard_models import (
+    BEFORE,
+    DAY_S,
     MERGE,
+    SCHEMA,
     WRITES,
     World,
     append,
     content,
     delete,
     ids_of,
-    number_of,
     overwrite,
     plain,
     rows_of,
@@ -36,8 +38,6 @@ from siltstone.testing.s3server import Faults
 from siltstone.testing.script import ANY, Crashed, Fault
 from worlds import FOR_EVER, ONCE
 
-DAY_S = 86_400
-BEFORE = {id_: id_ for id_ in range(10)}
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 CHANGES = {
     "upsert": upsert({2: 7, 12: 7, 40: 7}),
@@ -190,61 +190,63 @@ def test_change__a_store_call_goes_wrong__is_there_whole_or_not_at_all(change, f
 # -- on a store that lies ----------------------------------------------------------------------------
 
 
+class Crew:
+    """Threads that write and merge a table at once; each opens it by itself."""
+
+    def __init__(self, uri, where):
+        self.uri, self.where = uri, where
+        self.acknowledged, self.errors = [{}, {}], []
+        self.over = threading.Event()
+
+    def write(self, number):
+        """Three writers of a shard, one after another; each is fenced by the next, and told."""
+        ids, earlier = list(itertools.islice(ids_of(number, 2), 6)), None
+        with ss.open(self.uri, **self.where) as table:
+            for round_ in range(3):
+                writer = table.shard(number).writer(ShardWriterConfig(max_memtable_rows=4))
+                if earlier is not None:
+                    assert isinstance(told(partial(earlier.put, rows_of({ids[0]: -1}))), FencedError)
+                for put in range(5):
+                    n = 5 * round_ + put
+                    values = {ids[n % 6]: n, ids[(n + round_) % 6]: n}
+                    writer.put(rows_of(values))
+                    self.acknowledged[number].update(values)
+                earlier = writer
+
+    def merge(self):
+        with ss.open(self.uri, **self.where) as table:
+            while not self.over.is_set():
+                table.merge_shards()
+
+    def run(self):
+        mergers = [threading.Thread(target=self._noted, args=(self.merge,)) for _ in range(2)]
+        writers = [threading.Thread(target=self._noted, args=(self.write, number)) for number in range(2)]
+        for one in (*mergers, *writers):
+            one.start()
+        for one in writers:
+            one.join()
+        self.over.set()
+        for one in mergers:
+            one.join()
+
+    def _noted(self, call, *arguments):
+        try:
+            call(*arguments)
+        except BaseException as error:
+            self.errors.append(error)
+
+
 @pytest.mark.parametrize("commits", ["sqlite", "postgresql"])
 def test_merge_shards__the_store_lies_and_a_commit_store_decides__mergers_and_writers_lose_nothing(places, commits):
     server = places.fault_server(Faults(lie="always"))
-    uri, where = (
-        f"s3://bkt/{commits}",
-        {"storage_options": server.storage_options, "commits": places.commits_uri(commits)},
-    )
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("note", pa.string())])
-    ss.create(uri, schema=schema, key="id", shards=2, **where).close()
-    acknowledged, errors = [{}, {}], []
-    over = threading.Event()
-
-    def write(number):
-        ids = itertools.islice(ids_of(number, 2), 6)
-        ids, n = list(ids), 0
-        table = ss.open(uri, **where)
-        for round_ in range(3):  # each time another writer of the shard
-            writer = table.shard(number).writer(ShardWriterConfig(max_memtable_rows=4))
-            for _ in range(5):
-                n += 1
-                values = {ids[n % 6]: n, ids[(n + round_) % 6]: n}
-                writer.put(rows_of(values))
-                acknowledged[number].update(values)
-            if round_ < 2:
-                fenced = writer
-                writer = table.shard(number).writer()
-                error = told(lambda fenced=fenced: fenced.put(rows_of({ids[0]: -1})))
-                if not isinstance(error, FencedError):
-                    errors.append(error)
-        table.close()
-
-    def merge():
-        with ss.open(uri, **where) as table:
-            while not over.is_set():
-                table.merge_shards()
-
-    def noted(call, *arguments):
-        try:
-            call(*arguments)
-        except Exception as error:
-            errors.append(error)
-
-    mergers = [threading.Thread(target=noted, args=(merge,)) for _ in range(2)]
-    writers = [threading.Thread(target=noted, args=(write, number)) for number in range(2)]
-    for one in [*mergers, *writers]:
-        one.start()
-    for one in writers:
-        one.join()
-    over.set()
-    for one in mergers:
-        one.join()
-    assert errors == []
+    where = {"storage_options": server.storage_options, "commits": places.commits_uri(commits)}
+    uri = f"s3://bkt/{commits}"
+    ss.create(uri, schema=SCHEMA, key="id", shards=2, **where).close()
+    crew = Crew(uri, where)
+    crew.run()
+    assert crew.errors == []
     table = ss.open(uri, **where)
-    wanted = plain({**acknowledged[0], **acknowledged[1]})
+    wanted = plain({**crew.acknowledged[0], **crew.acknowledged[1]})
     assert content(table.scan(fresh=True)) == wanted
     table.merge_shards()
     assert content(table.scan()) == wanted
-    assert all(number_of(id_, 2) == number for number, values in enumerate(acknowledged) for id_ in values)

@@ -14,6 +14,7 @@ import pytest
 
 from shard_models import (
     COMPACT,
+    DAY_S,
     MERGE,
     World,
     append,
@@ -26,11 +27,13 @@ from shard_models import (
     told,
     update,
     upsert,
+    watched,
 )
 from siltstone.errors import ConflictError, FencedError
+from siltstone.shard.merge import Settle
+from siltstone.table.draft import Draft
 
 BEFORE = {id_: id_ for id_ in range(20)}
-DAY_S = 86_400
 NAMES = ("a", "b")  # of shards, where there is no key
 
 
@@ -149,8 +152,8 @@ MAINS = {
 
 
 def places(main, shards, *, keyed):
-    """Which store calls of a main are the first of their kind: a run of calls of one verb in one folder is one place."""
-    store, table = opened(begun(shards, keyed=keyed).copy())
+    """Which store calls of a main are the first of their kind: those of one verb in one folder are one place."""
+    store, table = watched(begun(shards, keyed=keyed).copy())
     main.perform(table)
     found, last = [], None
     for nth, call in enumerate(store.calls, 1):
@@ -161,18 +164,11 @@ def places(main, shards, *, keyed):
     return found
 
 
-def opened(world):
-    store = world.interleaves()
-    table = world.open(store, patience_s=10 * DAY_S)  # a rival may let a day pass
-    store.calls.clear()
-    return store, table
-
-
 def race(main, rival, nth, shards, *, keyed):
     """``rival`` acts right before the ``nth`` store call of ``main``."""
     world = begun(shards, keyed=keyed).copy()
     other = Rival(world, shards)
-    store, table = opened(world)
+    store, table = watched(world)
     store.before("*", getattr(other, rival), nth=nth)
     error = told(lambda: world.do(table, main))
     if error is not None:
@@ -185,7 +181,8 @@ def race(main, rival, nth, shards, *, keyed):
 
 @pytest.mark.parametrize("rival", rivals(keyed=True))
 def test_merge__something_happens_at_any_place_of_it__rows_are_those_that_were_acknowledged(rival):
-    for nth in places(MERGE, 1, keyed=True):
+    where = places(MERGE, 1, keyed=True)
+    for nth in random.Random(rival).sample(where, len(where) // 2):
         race(MERGE, rival, nth, 1, keyed=True)
 
 
@@ -205,3 +202,24 @@ def test_change__without_a_key_and_something_happens__no_row_is_lost_or_doubled(
     for rival in rivals(keyed=False):
         for nth in chance.sample(where, 2):
             race(MAINS[main], rival, nth, 2, keyed=False)
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "free"])
+def test_merge__another_that_saw_less_lands_first__takes_the_rest_alone(keyed):
+    world = begun(keyed=keyed).copy()
+    other = Rival(world, 2)
+    early = Settle(other.table._shards.readers)
+    early.run(Draft(other.table._tools, other.table._now()))  # what it takes is settled from here on
+    other.put()
+    store, table = watched(world)
+
+    def land():
+        other.table._do(early)
+        if keyed:  # newer than what both have read
+            world.do(other.table, upsert({17: 7017, 21: 7021, 34: 7034}))
+
+    store.before("create", land, key="log/entries")
+    world.do(table, MERGE)
+    assert not store.pending
+    other.put()
+    world.check()

@@ -157,6 +157,16 @@ def test_ingest__on_s3_that_lies_with_a_commit_store__rows_are_there_once(spark,
         assert rows(table) == wanted()
 
 
+def test_ingest__over_spark_connect__put_merged_and_read(connect, tmp_path):
+    table = sharded(tmp_path)
+
+    assert ss.spark.ingest(frame(connect), table, once="job").rows == 500
+    assert ss.spark.ingest(frame(connect), table, once="job").before == 3
+    assert ss.spark.read(connect, table, fresh=True).toArrow().sort_by("id").to_pylist() == wanted()
+    assert ss.spark.merge_shards(connect, table).inserted == 500
+    assert rows(table) == wanted()
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ def rows(first: int, count: int = 10, x: int = 0) -> pa.RecordBatch:
 
 
 def pen(table, *, once: Once = JOB, name: str = "spark job") -> Pen:
-    return Pen(ss.open(table.uri), 0, once=once, config=_config(None), name=name)
+    return Pen(ss.open(table.uri), 0, once=once, config=_config(None, {}), name=name)
 
 
 def ids(table) -> list[int]:
@@ -135,7 +135,7 @@ class Fought(Pen):
 def test_pen__fenced_without_end__the_job_fails_or_the_attempt_where_it_was_its_own_job(table, monkeypatch, by, error):
     monkeypatch.setattr(module, "FIGHTS_MAX", 3)
     monkeypatch.setattr(Fought, "by", by)
-    with Fought(ss.open(table.uri), 0, once=JOB, config=_config(None), name="spark job") as writer:
+    with Fought(ss.open(table.uri), 0, once=JOB, config=_config(None, {}), name="spark job") as writer:
         writer.put(rows(0))
         with pytest.raises(error, match="shard 0 was taken over 4 times by others") as caught:
             writer.end()

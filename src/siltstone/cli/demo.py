@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _SHAPE = ("ok", "seconds", "steps")
 _TEACHES = """\
-Reviews arrive in files, and a pipeline takes them in on a Spark of this machine: a stream, stopped in the middle and
-started again; corrections, a delete, an update, a compaction; then an older version is read and a question asked. After
-that, processes write to an S3 server that lies, and a writer is killed. Every step is counted. Takes about a minute;
-needs `pip install 'siltstone[spark]'`.
+Reviews arrive in files, and a pipeline takes them in on a Spark of this machine: a stream into the WALs of shards,
+stopped in the middle and started again, and merged into the table; corrections, a delete, an update, a compaction; then
+an older version is read and a question asked. After that, processes write to an S3 server that lies, and a writer is
+killed. Every step is counted. Takes about a minute; needs `pip install 'siltstone[spark]'`.
 
 Examples:
   siltstone demo

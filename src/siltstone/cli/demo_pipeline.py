@@ -24,7 +24,7 @@ from siltstone.cli.table_check import check_tables
 from siltstone.errors import SiltstoneError, UnavailableError
 from siltstone.pipeline import load_pipeline, run_pipeline
 from siltstone.pipeline.run import Session, Watch, make_task
-from siltstone.pipeline.steps import start_stream
+from siltstone.pipeline.streams import start_stream
 from siltstone.verify import verify
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ steps:
     create:
       table: ${{table}}
       key: id
+      shards: 2
       schema:
         id: int64 not null
         product: string
@@ -65,8 +66,13 @@ steps:
       from: ${{here}}/incoming
       format: json
       into: ${{table}}
+      operation: ingest
       checkpoint: ${{here}}/checkpoints/arrive
       files_per_batch: 2
+  - id: fresh
+    check: {{table: "${{table}}", rows: {written}, fresh: true}}
+  - id: merge
+    merge: {{table: "${{table}}"}}
   - id: tag
     tag: {{table: "${{table}}", name: as-written}}
   - id: correct
@@ -158,13 +164,28 @@ def _interrupt(scene: Scene, step: FileStep) -> None:
                 time.sleep(LOOK_EVERY_S)
         finally:
             query.stop()
-        scene.stopped_at = table.count()
+        scene.stopped_at = table.count(fresh=True)
         seconds = time.monotonic() - began
         scene.note(f"a stream was stopped with {scene.stopped_at:,} of {rows.ROWS:,} rows in; {seconds:.1f} s")
 
 
+def _put(scene: Scene, outcome: Outcome) -> Iterator[Check]:
+    """Rows are in no version before they are merged: what is looked at is the moment right behind the step."""
+    if outcome.id != "arrive" or outcome.state != "done":
+        return
+    with open_table(scene.uri) as table:
+        entries = sum(one.wal_lag for one in table.shards())
+        yield Check(
+            f"all {rows.ROWS:,} rows are durable in {entries} entries of WALs, and the table has none of them yet",
+            table.count(fresh=True) == rows.ROWS and table.count() == 0 and entries > 0,
+        )
+
+
 def _checked(scene: Scene, outcome: Outcome, told: Callable[[Check], None]) -> Step:
     checks = []
+    for check in _put(scene, outcome):
+        told(check)
+        checks.append(check)
     if outcome.id in CHECKS and outcome.version is not None:
         with open_table(scene.uri, version=outcome.version) as table:
             for check in CHECKS[outcome.id](scene, table):
@@ -177,12 +198,13 @@ def _checked(scene: Scene, outcome: Outcome, told: Callable[[Check], None]) -> S
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _arrived(scene: Scene, table: Table) -> Iterator[Check]:
+def _merged(scene: Scene, table: Table) -> Iterator[Check]:
     ids = table.scan(["id"]).to_arrow()["id"]
     count, keys = len(ids), pc.count_distinct(ids).as_py()
     stopped = "" if scene.stopped_at < 0 else ", though the stream was stopped in the middle and started again"
     yield Check(f"{rows.ROWS:,} rows with as many keys are there{stopped}", count == keys == rows.ROWS)
     yield Check("they are the rows of the files", _same(table.scan().to_arrow(), rows.written()))
+    yield Check("nothing is left in the shards", all(not (one.wal_lag or one.fragments) for one in table.shards()))
 
 
 def _corrected(_: Scene, table: Table) -> Iterator[Check]:
@@ -232,7 +254,7 @@ def _same(found: pa.Table, wanted: pa.Table) -> bool:
 
 
 CHECKS: dict[str, Callable[[Scene, Table], Iterator[Check]]] = {
-    "arrive": _arrived,
+    "merge": _merged,
     "correct": _corrected,
     "delete": _deleted,
     "update": _updated,

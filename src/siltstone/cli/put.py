@@ -164,7 +164,9 @@ def _say(table: Table, opened: Sequence[_Opened], seconds: float, output: Output
     if not entries:
         output.line("nothing to do: there were no rows")
         return
-    what = f"{deleted:,} keys are deleted, durably" if deleted else f"{rows:,} rows are durable"
+    done, thing = (deleted, "key") if deleted else (rows, "row")
+    what = f"1 {thing} is" if done == 1 else f"{done:,} {thing}s are"
+    what += " deleted, durably" if deleted else " durable"
     output.line(f"{what}, in {entries:,} {'entry' if entries == 1 else 'entries'} of the WAL, {seconds:.1f} s")
     heads = ("shard", "epoch", "rows", "deleted", "entries", "positions")
     cells = [(one["shard"], one["epoch"], *(f"{one[name]:,}" for name in heads[2:5]), _positions(one)) for one in each]

@@ -46,7 +46,7 @@ Spreads the keys of a table over COUNT shards, more or fewer than there are, in 
 its first ones too. Writers of the present shards are fenced, and open the table again. One that was cut off
 leaves shards that can't be written: run it again to end it.
 
-Examples:
+Example:
   siltstone split events 8
 """
 

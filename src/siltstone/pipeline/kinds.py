@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from siltstone.api import Table
     from siltstone.table.versions import Version
 
-Takes = Literal["text", "table", "texts", "whole", "map", "types", "rows", "tables"]
+Takes = Literal["text", "table", "texts", "whole", "flag", "map", "types", "rows", "tables"]
 SAYS: dict[Takes, str] = {
     "text": "text",
     "table": "the URI of a table",
     "texts": "a text or a list of texts",
     "whole": "a whole number from 0 on",
+    "flag": "true or false",
     "map": "names and values",
     "types": "columns and their types",
     "rows": "a list of rows, each a list of values, or one value",

@@ -14,9 +14,12 @@ from siltstone import spark as on_spark
 from siltstone.api import create_table
 from siltstone.api.staging import Staging
 from siltstone.errors import InvalidInputError
+from siltstone.format.table import SHARDS_MAX
 from siltstone.pipeline.columns import parse_columns
 from siltstone.pipeline.kinds import CheckFailedError, Done, Key, Kind, made
-from siltstone.pipeline.sources import FILE_FORMATS, FROM, SHAPING, frame, located, stream
+from siltstone.pipeline.shards import ingest, merge
+from siltstone.pipeline.sources import FILE_FORMATS, FROM, SHAPING, frame
+from siltstone.pipeline.streams import OPERATIONS, take_in
 from siltstone.table import arguments
 from siltstone.table.operations import Tags
 from siltstone.table.schema import make_schema
@@ -26,13 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.streaming.query import StreamingQuery
 
-    from siltstone.api import Table
     from siltstone.pipeline.kinds import Task
     from siltstone.table.versions import Version
 
-POLL_S = 1
 ROWS_SHOWN_MAX = 20
 ROWS_READ_MAX = 10_000  # of an answer that is compared with what is expected
 
@@ -45,6 +45,7 @@ def _create(task: Task) -> Done:
         task.settings["table"],
         schema=parse_columns(task.settings["schema"]),
         key=task.get("key"),
+        shards=task.get("shards"),
         commits=task.get("commits"),
         storage_options=task.get("storage"),
         exist_ok=True,
@@ -115,52 +116,13 @@ def _update(task: Task) -> Done:
         return made(version, "updated", version.updated)
 
 
-# -- streams -----------------------------------------------------------------------------------------
-
-
-def _stream(task: Task) -> Done:
-    with task.table("into") as table:
-        before = table.version
-        query = start_stream(task, table)
-        try:
-            while not query.awaitTermination(POLL_S):
-                task.say(f"version {table.version}, {table.version - before} new")
-        finally:
-            query.stop()
-        batches = [one for one in table.history(limit=table.version - before) if not one.once]
-        # The files that were there are taken in, and this says so: those that arrive later are for the next run.
-        mark = Staging(table, once=arguments.check_once(task.once), message=task.message).commit([])
-        rows = sum(one.inserted + one.updated for one in batches)
-        return Done(f"took {rows:,} rows in {len(batches)} batches", rows, len(batches), mark.version)
-
-
-def start_stream(task: Task, table: Table, *, every: str = "") -> StreamingQuery:
-    """Begin to take in the files that are there; a stream that was stopped goes on where its checkpoint says.
-
-    With ``every`` a batch is begun so often, and the stream does not end by itself.
-    """
-    trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
-    settings = task.settings
-    # Spark shows options in its plans and logs, except where their names say that they are secret.
-    reach = {f"storage_secret.{name}": value for name, value in (task.get("storage") or {}).items()}
-    if task.get("commits") is not None:
-        reach["commits_secret"] = task.get("commits")
-    writer = stream(task, table).writeStream.format("siltstone").options(**reach)
-    return (
-        writer.option("operation", settings.get("operation") or "append")
-        .option("message", task.message)
-        .option("checkpointLocation", located(settings["checkpoint"]))
-        .trigger(**trigger)
-        .start(settings["into"])
-    )
-
-
 # -- questions ---------------------------------------------------------------------------------------
 
 
 def _check(task: Task) -> Done:
     with task.open(task.settings["table"], version=task.get("version"), tag=task.get("tag")) as table:
-        rows = on_spark.read(task.spark, table, where=task.get("where")).count()
+        fresh = bool(task.get("fresh"))
+        rows = on_spark.read(task.spark, table, where=task.get("where"), fresh=fresh).count()
         version = table.version
     for key, holds in {"rows": rows.__eq__, "at_least": rows.__ge__, "at_most": rows.__le__}.items():
         wanted = task.get(key)
@@ -240,6 +202,14 @@ def _shown(rows: Sequence[tuple[object, ...]]) -> str:
 
 def _check_create(settings: Mapping[str, Any]) -> None:
     make_schema(parse_columns(settings["schema"]), settings.get("key"))
+    if "shards" not in settings:
+        return
+    if not 1 <= settings["shards"] <= SHARDS_MAX:
+        raise InvalidInputError(
+            f"shards takes a number from 1 to {SHARDS_MAX}", hint="leave it out for a table without shards"
+        )
+    if "key" not in settings:
+        raise InvalidInputError("shards is given without a key", hint="rows go to shards by their key")
 
 
 def _check_tag(settings: Mapping[str, Any]) -> None:
@@ -254,8 +224,9 @@ def _check_sql(settings: Mapping[str, Any]) -> None:
 
 
 def _check_check(settings: Mapping[str, Any]) -> None:
-    if "version" in settings and "tag" in settings:
-        raise InvalidInputError("version and tag are both given", hint="give one of them")
+    given = [key for key in ("version", "tag") if key in settings] + ["fresh"] * bool(settings.get("fresh"))
+    if len(given) > 1:
+        raise InvalidInputError(f"{given[0]} and {given[1]} are both given", hint="give one of them")
 
 
 # -- all of them -------------------------------------------------------------------------------------
@@ -272,16 +243,17 @@ KINDS: dict[str, Kind] = {
                 **_TABLE,
                 "schema": Key("columns and their types", "types", needed=True),
                 "key": Key("the column, or columns, that tell rows apart", "texts"),
+                "shards": Key("how many writers may put rows at once, each into a shard of its own", "whole"),
             },
             check=_check_create,
         ),
         Kind(
-            "stream", "take in the files that are there, in batches, each exactly once", _stream,
+            "stream", "take in the files that are there, in batches, each exactly once", take_in,
             {
                 "from": Key("the directory in which files arrive", needed=True),
                 "format": Key("what is in them", needed=True, choices=FILE_FORMATS),
                 **_INTO,
-                "operation": Key("what is done with the rows; append without it", choices=("append", "upsert")),
+                "operation": Key("what is done with the rows; append without it", choices=OPERATIONS),
                 "checkpoint": Key("a directory in which Spark keeps how far it is", needed=True),
                 "files_per_batch": Key("how many files a batch has at most", "whole"),
                 **SHAPING,
@@ -290,6 +262,8 @@ KINDS: dict[str, Kind] = {
         ),
         Kind("append", "add rows", _append, {**FROM, **_INTO}, marks="into"),
         Kind("upsert", "add rows in the place of those with the same keys", _upsert, {**FROM, **_INTO}, marks="into"),
+        Kind("ingest", "put rows into the shards of a table", ingest, {**FROM, **_INTO}, marks="into"),
+        Kind("merge", "take what is in the shards into the table", merge, _TABLE),
         Kind("overwrite", "add rows in the place of all", _overwrite, {**FROM, **_INTO}, marks="into"),
         Kind(
             "delete", "delete the rows that match", _delete,
@@ -332,6 +306,7 @@ KINDS: dict[str, Kind] = {
                 "at_most": Key("how many there may be at most", "whole"),
                 "version": Key("the version that is counted; without it the newest", "whole"),
                 "tag": Key("the same by its tag"),
+                "fresh": Key("whether rows that are in shards, and not merged, are counted too", "flag"),
             },
             one_of=("rows", "at_least", "at_most"), check=_check_check,
         ),

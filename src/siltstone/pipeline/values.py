@@ -31,8 +31,8 @@ class Reader:
     def read(self, key: Key, name: str, node: Node) -> Any:
         """The value behind a key."""
         readers: dict[Takes, Callable[[str, Node], Any]] = {
-            "text": self.text, "table": self.table, "texts": self.texts, "whole": self.whole, "map": self.map,
-            "types": self.types, "rows": self.rows, "tables": self.tables,
+            "text": self.text, "table": self.table, "texts": self.texts, "whole": self.whole, "flag": self.flag,
+            "map": self.map, "types": self.types, "rows": self.rows, "tables": self.tables,
         }  # fmt: skip
         value = readers[key.takes](name, node)
         if key.choices and value not in key.choices:
@@ -93,6 +93,12 @@ class Reader:
             raise wrong(node, f"{name} takes {SAYS['whole']}, found {shown(text)}", hint="set the variable to one")
         if type(node.value) is not int or not 0 <= node.value <= WHOLE_MAX:
             raise wrong(node, f"{name} takes {SAYS['whole']}, found {node.what}", hint="as in 20000")
+        return node.value
+
+    def flag(self, name: str, node: Node) -> bool:
+        """True or false."""
+        if not isinstance(node.value, bool):
+            raise wrong(node, f"{name} takes {SAYS['flag']}, found {node.what}", hint="write true or false")
         return node.value
 
     def map(self, name: str, node: Node) -> dict[str, str]:

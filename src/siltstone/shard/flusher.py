@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from siltstone.shard.wal import WalAppender
     from siltstone.table.once import Once
 
+LOOK_AGAIN_S = 1.0  # whoever writes wakes those who wait; this is for the case that it was interrupted before
+
 
 @dataclass(eq=False)
 class Pending:
@@ -143,6 +145,7 @@ class WalFlusher:
         self._process = os.getpid()
         self._lock = threading.Lock()  # of the queue
         self._turn = threading.Lock()  # of the one that writes
+        self._gates: list[tuple[int, threading.Lock]] = []  # of those who wait, by the turn that they wait for
         self._queue: deque[Pending] = deque()  # rows leave it when they are in the WAL, not before
         self._entry: _Entry | None = None
         self._durable = (0, 0)  # turn and bytes of the last put that is in the WAL, set in one step: it acknowledges
@@ -200,11 +203,40 @@ class WalFlusher:
         while not self.is_durable(turn):
             if os.getpid() != self._process:  # whoever has the turn is not in this process
                 raise ForkedError("this writer was opened before os.fork()", hint="open a writer in the child")
-            with self._turn:
-                if self.is_durable(turn):
-                    return
-                self._check(turn)
-                self._write()
+            if self._turn.locked():
+                self._wait(turn)
+                continue
+            try:
+                with self._turn:
+                    if self.is_durable(turn):
+                        return
+                    self._check(turn)
+                    self._write()
+            finally:
+                self._wake()
+
+    def _wait(self, turn: int) -> None:
+        """Return when a put is durable, or when this one may write; maybe earlier."""
+        gate = threading.Lock()
+        gate.acquire()
+        with self._lock:
+            if self.is_durable(turn) or not self._turn.locked():
+                return
+            self._gates.append((turn, gate))
+        gate.acquire(timeout=LOOK_AGAIN_S)
+
+    def _wake(self) -> None:
+        """Let those go whose puts are durable, and one more, who writes for the rest.
+
+        Where all waited for the turn's lock, whoever is done could not go on before the next entry is written.
+        """
+        with self._lock:
+            done = [one for one in self._gates if self.is_durable(one[0])]
+            rest = [one for one in self._gates if not self.is_durable(one[0])]
+            now = len(rest) if self.stopped is not None else 1
+            self._gates = rest[now:]
+        for _, gate in [*done, *rest[:now]]:
+            gate.release()
 
     def check(self) -> None:
         """Raise where the writer was stopped."""
@@ -216,6 +248,7 @@ class WalFlusher:
         """Write nothing more; everyone is told ``error`` from now on."""
         with self._lock:
             self.stopped = self.stopped or error
+        self._wake()
 
     def _check(self, turn: int) -> None:
         if self.stopped is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from siltstone.errors import ConflictError, FencedError, InternalError, SiltstoneError, UnavailableError
+from siltstone.errors import ConflictError, FencedError, SiltstoneError, UnavailableError
 from siltstone.format.frame import digest
 from siltstone.format.shard import ERROR_CHARACTERS_MAX, ShardState, decode_state, encode_state
 from siltstone.format.table import Cursor
@@ -23,7 +23,7 @@ from siltstone.log import Mark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siltstone.log import Log
+    from siltstone.log import Entry, Log
 
 TRUNCATE_EVERY = 32
 
@@ -59,12 +59,20 @@ class Manifest:
             # Others went on meanwhile, and it was truncated: there is a newer one.
         else:
             raise UnavailableError(f"the manifest of shard {self.shard} was changed all the time while it was read")
-        entry = self.log.read(data, tip.position - 1)
-        if entry.kind != "data":
-            raise InternalError(f"entry {entry.position} of the manifest of shard {self.shard} is a {entry.kind}")
-        found = tip, decode_state(entry.body, name=f"the manifest of shard {self.shard}")
+        found = tip, self._state(self.log.read(data, tip.position - 1))
         self._know(*found)
         return found
+
+    def _state(self, entry: Entry) -> ShardState:
+        """What an entry says, or the last one before it that says something: `repair` may have closed a place."""
+        while entry.kind != "data":
+            if entry.position == 0:
+                return ShardState()
+            data = self.log.published(entry.position - 1)
+            if data is None:
+                raise self.log.lost(entry.position - 1, f"entry {entry.position} says nothing of the shard")
+            entry = self.log.read(data, entry.position - 1)
+        return decode_state(entry.body, name=f"the manifest of shard {self.shard}")
 
     def _know(self, mark: Mark, state: ShardState) -> None:
         if mark.position > self._known[0].position:

@@ -26,6 +26,7 @@ from siltstone.shard.chunks import DELETED, POSITION, newest, shard_schema
 from siltstone.shard.flush import fold, truncate_wal
 from siltstone.shard.manifest import later, to_cursor, to_mark
 from siltstone.shard.rows import header_of
+from siltstone.shard.together import together
 from siltstone.shard.wal import WalTailer
 from siltstone.table.inserts import write_rows
 from siltstone.table.keys import key_array, match
@@ -63,9 +64,9 @@ class Taken(NamedTuple):
 class Settle(Work):
     """Takes what is durable in shards into the version that is being made, before anything else in it.
 
-    ``readers`` gives those of the shards that are to be read, of a version. With ``accompanies`` it is done for the sake
-    of other operations, and with ``drops`` they leave none of its rows: then no row is written. With ``taken``, what
-    others prepared is put, and nothing else: a shard whose cursor or columns are others by then is left as it is.
+    ``readers`` gives those of the shards that are to be read, of a version. With ``accompanies`` it is done for the
+    sake of other operations, and with ``drops`` they leave none of its rows: then no row is written. With ``taken``,
+    what others prepared is put, and nothing else: a shard whose cursor or columns are others by then is left as it is.
     """
 
     operation = "merge"
@@ -90,12 +91,18 @@ class Settle(Work):
         readers = [one for one in self._readers(draft.state) if self._is_put(draft, one)]
         draft.depends(shards=frozenset(one.place.name for one in readers))
         counts = draft.counts
-        for reader in readers:
-            merged = draft.state.shards[reader.place.name]
-            place = (reader.place.name, merged.position, draft.schema)
+        state, schema = draft.state, draft.schema
+
+        def take(reader: ShardReader) -> Taken:
+            merged = state.shards[reader.place.name]
+            place = (reader.place.name, merged.position, schema)
             if place not in self._taken:
                 self._taken[place] = self._take(draft, reader, merged)
-            self._put(draft, reader.place.name, merged, self._taken[place])
+            return self._taken[place]
+
+        written: set[str] = set()
+        for reader, taken in zip(readers, together(take, readers, draft.tools.store), strict=True):
+            self._put(draft, reader.place.name, state.shards[reader.place.name], taken, written)
         if self.accompanies:
             draft.counts = counts  # people are told what became of what they asked for
 
@@ -104,7 +111,8 @@ class Settle(Work):
         return not self._prepared or (name, draft.state.shards[name].position, draft.schema) in self._taken
 
     @staticmethod
-    def _put(draft: Draft, shard: str, merged: Cursor, taken: Taken) -> None:
+    def _put(draft: Draft, shard: str, merged: Cursor, taken: Taken, written: set[str]) -> None:
+        """Put what was taken of a shard; ``written`` are fragments of others, which have none of its keys."""
         if taken.until.position <= merged.position:
             return
         if taken.rows is not None or taken.gone is not None:
@@ -112,13 +120,17 @@ class Settle(Work):
         if taken.gone is not None:
             gone = 0
             for live in candidates(draft.state, taken.gone):
+                if live.fragment.name in written:
+                    continue
                 rows = None if taken.found is None else taken.found.get(live.fragment.name)
                 if rows is None:
                     rows, _ = match_keys(draft.tools, live, taken.gone, draft.schema)
                 gone += draft.delete(live, draft.left(live, rows))
             draft.count(deleted=gone)
         if taken.rows is not None:
+            taken.rows.apart = frozenset(written)
             taken.rows.run(draft)
+            written |= {one.name for one in taken.rows.inserted.fragments}
         draft.set_shards({shard: taken.until})
 
 
@@ -263,10 +275,14 @@ def remove_dropped(logs: Logs, place: ShardPlace, *, keep_ms: int = KEEP_DROPPED
 
 def tidy_all(readers: Sequence[ShardReader], shards: Mapping[str, Cursor], *, keep_ms: int = KEEP_DROPPED_MS) -> None:
     """Tidy several shards. Best effort: the next merge goes on."""
-    for reader in readers:
+
+    def clean(reader: ShardReader) -> None:
         merged = shards.get(reader.place.name)
         with contextlib.suppress(SiltstoneError):
             logs = reader.place.read()
             if logs is not None and merged is not None and merged.position:
                 tidy(logs, merged)
                 remove_dropped(logs, reader.place, keep_ms=keep_ms)
+
+    if readers:
+        together(clean, readers, readers[0].place.log.store)

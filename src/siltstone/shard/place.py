@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
-from siltstone.errors import NotFoundError
+from siltstone.errors import MissingObjectError, NotFoundError
 from siltstone.locks import ForkLock
 from siltstone.log import open_beside
 from siltstone.shard.manifest import Manifest
@@ -63,11 +63,29 @@ class ShardPlace:
         return self._open(create=True, writer=writer)
 
     def _open(self, *, create: bool, writer: str) -> Logs:
-        root = paths.shard(self.name)
-        manifest = open_beside(self.log, root + paths.MANIFEST, create=create, writer=writer)
+        root = paths.shard(self.name) + paths.MANIFEST
+        manifest = Manifest(open_beside(self.log, root, create=create, writer=writer), shard=self.name)
         try:
-            wal = open_beside(self.log, root + paths.WAL, create=create, writer=writer)
+            return Logs(manifest, self._open_wal(manifest, create=create, writer=writer))
         except BaseException:
-            manifest.close()
+            manifest.log.close()
             raise
-        return Logs(Manifest(manifest, shard=self.name), wal)
+
+    def _open_wal(self, manifest: Manifest, *, create: bool, writer: str) -> Log:
+        root = paths.shard(self.name) + paths.WAL
+        try:
+            return open_beside(self.log, root, writer=writer)
+        except NotFoundError:
+            if manifest.read().epoch:  # whoever claims a shard has made both logs before
+                raise self.lost(f"{root}{paths.IDENTITY}") from None
+            if not create:
+                raise
+        return open_beside(self.log, root, create=True, writer=writer)
+
+    def lost(self, key: str) -> MissingObjectError:
+        """The error for a shard that was written to and whose objects are gone."""
+        return MissingObjectError(
+            f"shard {self.name} was written to, and {key} is gone: rows that were acknowledged may be lost",
+            hint="put the objects of the shard back; `siltstone verify` says what else is missing",
+            object=key,
+        )

@@ -9,8 +9,8 @@ What must hold:
 from __future__ import annotations
 
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from siltstone.shard.place import Route, ShardPlace
 from siltstone.shard.route import shard_numbers
 from siltstone.shard.snapshot import ShardReader, Snapshot
 from siltstone.shard.split import clear
+from siltstone.shard.together import together
 from siltstone.shard.writer import ShardWriter
 from siltstone.table.lookup import get, one_key
 from siltstone.table.operations import Append, Upsert
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
 
-READERS_MAX = 8
 TOUCHED_KEYS_MAX = 10_000  # more than so many keys are taken to be in all shards
 
 
@@ -180,10 +180,7 @@ class Shards:
                     found = None
             return found or reader.snapshot(state.schema, state.shards[name])
 
-        if len(readers) < 2 or not self._log.store.traits.overlaps:
-            return [take(one) for one in readers]
-        with ThreadPoolExecutor(min(READERS_MAX, len(readers)), thread_name_prefix="siltstone-fresh") as pool:
-            return list(pool.map(take, readers))
+        return together(take, readers, self._log.store)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -202,27 +199,7 @@ class Shards:
     def status(self) -> list[ShardStatus]:
         """All shards."""
         state = self._now()
-        return [self._status(one, state) for one in self.readers(state)]
-
-    @staticmethod
-    def _status(reader: ShardReader, state: State) -> ShardStatus:
-        name = reader.place.name
-        logs = reader.place.read()
-        found = None if logs is None else logs.manifest.read()
-        end = 0 if logs is None else logs.wal.tip().position
-        return ShardStatus(
-            name=name,
-            epoch=found.epoch if found else 0,
-            writer=found.writer if found else "",
-            claimed_ms=found.claimed_ms if found else 0,
-            merged_until=state.shards[name].position,
-            replay_from=found.replay_from.position if found else 0,
-            wal_end=end,
-            fragments=len(found.fragments) if found else 0,
-            fragment_rows=sum(one.fragment.rows for one in found.fragments) if found else 0,
-            sealed=found.sealed if found else False,
-            last_error=found.error if found else "",
-        )
+        return together(partial(_status, state), self.readers(state), self._log.store)
 
     def clear(self, state: State) -> None:
         """Let shards from before a split go of their rows."""
@@ -244,6 +221,26 @@ def _route(name: str, state: State) -> Route | None:
     if state.sharding is None:
         return None
     return Route(int(name.rpartition("-")[2]), state.sharding.count)
+
+
+def _status(state: State, reader: ShardReader) -> ShardStatus:
+    name = reader.place.name
+    logs = reader.place.read()
+    found = None if logs is None else logs.manifest.read()
+    end = 0 if logs is None else logs.wal.tip().position
+    return ShardStatus(
+        name=name,
+        epoch=found.epoch if found else 0,
+        writer=found.writer if found else "",
+        claimed_ms=found.claimed_ms if found else 0,
+        merged_until=state.shards[name].position,
+        replay_from=found.replay_from.position if found else 0,
+        wal_end=end,
+        fragments=len(found.fragments) if found else 0,
+        fragment_rows=sum(one.fragment.rows for one in found.fragments) if found else 0,
+        sealed=found.sealed if found else False,
+        last_error=found.error if found else "",
+    )
 
 
 def _is_behind(reader: ShardReader, found: Snapshot) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from siltstone import paths
 from siltstone.errors import TruncatedError, UnavailableError
 from siltstone.format.shard import ShardState
 from siltstone.locks import ForkLock
@@ -51,7 +52,7 @@ class ShardReader:
 
     def snapshot(self, schema: Schema, merged: Cursor) -> Snapshot:
         """The shard now; rows before ``merged``, which are in the table, are left out."""
-        logs = self.place.read()
+        logs = self._logs(merged)
         if logs is None:
             return Snapshot(self.place.name, ShardState(), self.place.store, (), None)
         with self._lock:
@@ -65,8 +66,14 @@ class ShardReader:
 
     def end(self, merged: Cursor) -> Mark | None:
         """The mark behind the last entry of the WAL; None where the shard was never written to."""
-        logs = self.place.read()
+        logs = self._logs(merged)
         return None if logs is None else logs.wal.tip(to_mark(merged, logs.wal))
+
+    def _logs(self, merged: Cursor) -> Logs | None:
+        logs = self.place.read()
+        if logs is None and merged.position:
+            raise self.place.lost(paths.shard(self.place.name) + paths.MANIFEST + paths.IDENTITY)
+        return logs
 
     def names(self, fragments: Iterable[ShardFragment]) -> bool:
         """Whether the manifest still names some fragments, all of them."""

@@ -22,6 +22,7 @@ from siltstone.paths import shard_name
 from siltstone.shard.manifest import to_cursor
 from siltstone.shard.merge import KEEP_DROPPED_MS, remove_dropped, tidy
 from siltstone.shard.place import ShardPlace
+from siltstone.shard.together import together
 from siltstone.table.operations import Work
 
 if TYPE_CHECKING:
@@ -69,28 +70,35 @@ def check_count(count: object) -> int:
 
 def seal(readers: Sequence[ShardReader]) -> None:
     """Let no writer have these shards any more."""
-    for reader in readers:
-        logs = reader.place.write("split")
+    if readers:
+        together(_seal, readers, readers[0].place.log.store)
+
+
+def _seal(reader: ShardReader) -> None:
+    logs = reader.place.write("split")
+    try:
+        state = logs.manifest.change(_sealed)
         try:
-            state = logs.manifest.change(_sealed)
-            try:
-                logs.wal.fence(state.epoch)
-            except FencedError:  # another one who splits was first
-                if logs.wal.tip().epoch < state.epoch:
-                    raise
-        finally:
-            logs.wal.close()
-            logs.manifest.log.close()
+            logs.wal.fence(state.epoch)
+        except FencedError:  # another one who splits was first
+            if logs.wal.tip().epoch < state.epoch:
+                raise
+    finally:
+        logs.wal.close()
+        logs.manifest.log.close()
 
 
 def clear(log: Log, state: State, *, keep_ms: int = KEEP_DROPPED_MS) -> None:
     """Let shards from before a split go of their rows, which are in the table. Best effort: the next call goes on."""
     if state.sharding is None or not state.sharding.map:
         return
+
+    def clean(name: str) -> None:
+        with contextlib.suppress(SiltstoneError):
+            _clear(ShardPlace(log, name, None), keep_ms=keep_ms)
+
     with contextlib.suppress(SiltstoneError):
-        for name in _left(log, state.sharding):
-            with contextlib.suppress(SiltstoneError):
-                _clear(ShardPlace(log, name, None), keep_ms=keep_ms)
+        together(clean, _left(log, state.sharding), log.store)
 
 
 def _left(log: Log, sharding: Sharding) -> list[str]:

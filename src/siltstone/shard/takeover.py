@@ -46,7 +46,7 @@ class Takeover:
         self.tables = MemTables(self.table.schema, self.knobs, generation=self.state.generation)
         self.ledger = Ledger(self.state)
         self.replayed_rows = 0
-        self._merged = self.table.shards.get(self.place.name, Cursor()).position
+        self.merged = self.table.shards.get(self.place.name, Cursor()).position
 
     def replay(self) -> None:
         """Bring back what is in the WAL and in no fragment.
@@ -64,7 +64,7 @@ class Takeover:
     def _take(self, entry: Entry) -> None:
         found = decode(entry, self.table.schema, self.logs.wal)
         self.ledger.replayed(found.header, entry.position)
-        if entry.position < self._merged:
+        if entry.position < self.merged:
             return
         while self.tables.nbytes and self.tables.nbytes + found.chunk.nbytes > self.knobs.max_unflushed_memtable_bytes:
             self._flush_oldest()
@@ -84,7 +84,7 @@ class Takeover:
             held.table,
             epoch=self.appender.epoch,
             end=end,
-            merged=self._merged,
+            merged=self.merged,
             applied=self.ledger.before(end.position),
         )
         self.tables.drop_before(self.state.generation)
@@ -100,6 +100,8 @@ def take_over(place: ShardPlace, logs: Logs, now: Callable[[], State], knobs: Kn
     state, appender = claim(logs.manifest, logs.wal, writer=name)
     for _ in place.log.env.tries():
         taken = Takeover(place, logs, knobs, now(), state, appender)
+        if taken.merged > appender.end.position:
+            raise place.lost(f"entry {taken.merged - 1} of {logs.wal.root}")
         try:
             taken.replay()
         except TruncatedError:  # merged since: the manifest says by now from where the WAL counts

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from siltstone.errors import CommitUnknownError, ConflictError, FencedError, NotFoundError
+from siltstone.errors import CommitUnknownError, ConflictError, FencedError, NotFoundError, UnavailableError
 from siltstone.shard.manifest import later, to_mark
 from siltstone.shard.rows import decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from siltstone.errors import SiltstoneError
     from siltstone.format.shard import ShardState, WalHeader
     from siltstone.format.table import Cursor, Schema
     from siltstone.log import Entry, Log, Mark
@@ -110,18 +111,30 @@ def claim(manifest: Manifest, wal: Log, *, writer: str) -> Claimed:
     Raises:
         FencedError: yet another writer was faster.
     """
-    epoch = manifest.claim(writer).epoch
-    end = wal.start if epoch == 1 else wal.fence(epoch, confirm=lambda: manifest.is_mine(epoch))
-    state = manifest.read()
-    manifest.check_mine(state, epoch)
-    if state.replay_from.position > end.position:
+    for _ in manifest.log.env.tries():
+        epoch = manifest.claim(writer).epoch
+        try:
+            end = wal.start if epoch == 1 else wal.fence(epoch, confirm=lambda: manifest.is_mine(epoch))  # noqa: B023
+        except (FencedError, CommitUnknownError) as error:
+            if not _is_passed(error) or not manifest.is_mine(epoch):
+                raise
+            continue  # nobody else claimed it: a merge took the fence with what was before it, and the floor passed it
+        state = manifest.read()
+        manifest.check_mine(state, epoch)
+        if state.replay_from.position <= end.position:
+            return Claimed(state, WalAppender(wal, epoch=epoch, after=end))
         raise FencedError(
             f"shard {manifest.shard} counts from {state.replay_from.position} on, behind this writer's fence at "
             f"{end.position - 1}",
             hint="another writer took over; open the shard again",
             epoch=epoch,
         )
-    return Claimed(state, WalAppender(wal, epoch=epoch, after=end))
+    raise UnavailableError(f"shard {manifest.shard} was merged all the time while it was opened", hint="try again")
+
+
+def _is_passed(error: SiltstoneError) -> bool:
+    """Whether a fence was put, and the floor passed it."""
+    return "floor" in error.facts or (isinstance(error, FencedError) and error.facts.get("found") is None)
 
 
 class WalTailer:

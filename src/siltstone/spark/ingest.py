@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everyone calls it so
 
 from siltstone.api.staging import Staging
 from siltstone.errors import ConflictError, InternalError, InvalidInputError
-from siltstone.shard.config import ShardWriterConfig, knobs
+from siltstone.shard.config import PREFIX, ShardWriterConfig, knobs
 from siltstone.shard.route import shard_numbers, spark_expression
 from siltstone.spark.arguments import as_table, check_frame
 from siltstone.spark.pen import Pen
@@ -37,7 +37,7 @@ from siltstone.table.schema import arrow_type, key_fields
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -127,7 +127,7 @@ def ingest(
     state = staging.state
     if state.sharding is None:
         raise _no_shards(keyed=bool(state.schema.key))
-    chosen = _config(config)
+    chosen = _config(config, state.settings)
     knobs(chosen, state.settings)  # bad input is told before a job starts
     mark, of_query = _mark(once, batch, job=(job := staging.tools.env.ids.new()))
     rows = _brought_together(df, key_fields(state.schema), state.sharding.count)
@@ -149,8 +149,8 @@ def _no_shards(*, keyed: bool) -> InvalidInputError:
     )
 
 
-def _config(config: object) -> ShardWriterConfig:
-    """What the writers of tasks do, where nothing else is said."""
+def _config(config: object, settings: Mapping[str, str]) -> ShardWriterConfig:
+    """What the writers of tasks do; ``settings`` are the table's."""
     if config is None:
         config = ShardWriterConfig()
     if not isinstance(config, ShardWriterConfig):
@@ -159,13 +159,15 @@ def _config(config: object) -> ShardWriterConfig:
             hint="such as siltstone.ShardWriterConfig(max_wal_buffer_size=2**22)",
         )
     most = config.max_unflushed_memtable_bytes
+    if most is None and f"{PREFIX}max_unflushed_memtable_bytes" not in settings:
+        most = HELD_BYTES_MAX
     return dataclasses.replace(
         config,
         durable_write=False,  # all rows of a task are waited for together
         # A memtable is for those who read what they put, and a task does not: it would fill memory, to be replayed by
         # nobody but the next task. Merges and fresh reads take rows straight from the WAL.
         enable_memtable=bool(config.enable_memtable),
-        max_unflushed_memtable_bytes=HELD_BYTES_MAX if most is None else most,
+        max_unflushed_memtable_bytes=most,
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from siltstone.format.table import Field, Schema
 
 _WIDER = "a larger integer, double for float, or a larger precision of the same scale for decimals"
-_ID_MAX = 2**31 - 1
+_ID_MAX = 2**31 - 4  # those above are of columns that only shards have
 
 
 def add_column(schema: Schema, field: pa.Field, default: object = None) -> Schema:

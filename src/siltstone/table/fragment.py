@@ -94,7 +94,7 @@ class FragmentWriter:
         self._rows_most = rows_per_fragment
         self._bytes_most = bytes_per_fragment
         self._sort = sort
-        self._threads = threads
+        self._threads = threads if store.traits.threads else 1
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0

@@ -75,6 +75,7 @@ class _Keyed(Work):
         self.inserted = inserted
         self._columns_from = columns_from  # field ids from here on were given in this very transaction
         self._matches: dict[tuple[str, int], Matched] = dict(matched or {})
+        self.apart: frozenset[str] = frozenset()  # fragments that have none of my keys for sure, by name
 
     def check(self, draft: Draft) -> None:
         """Raise ConflictError where the rows were written for columns that are others by now."""
@@ -96,7 +97,7 @@ class _Keyed(Work):
 
     def matches(self, draft: Draft) -> Iterator[tuple[Live, np.ndarray, int, np.ndarray]]:
         """(fragment, its rows that have one of my keys and are there, number of my fragment, its rows)."""
-        mine = {one.name for one in self.inserted.fragments}
+        mine = {one.name for one in self.inserted.fragments} | self.apart
         for number in range(len(self.inserted.key_rows)):
             near = near_fragments(draft.state, self.inserted.fragments[number])
             others = [live for live in near if live.fragment.name not in mine]

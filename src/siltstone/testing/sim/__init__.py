@@ -4,8 +4,11 @@
 ``python -m siltstone.testing.sim --seeds 0:10000`` plays many.
 """
 
-from siltstone.testing.sim.planted import MISTAKES, Mistake
+from siltstone.testing.sim.planted import LOG_MISTAKES, Mistake
+from siltstone.testing.sim.planted_shards import SHARD_MISTAKES
 from siltstone.testing.sim.run import Outcome, run_seed, run_seeds
 from siltstone.testing.sim.scenarios import SCENARIOS
+
+MISTAKES = (*LOG_MISTAKES, *SHARD_MISTAKES)
 
 __all__ = ["MISTAKES", "SCENARIOS", "Mistake", "Outcome", "run_seed", "run_seeds"]

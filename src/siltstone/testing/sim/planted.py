@@ -1,7 +1,7 @@
 """Protocol mistakes, planted into the real code to see whether the simulator finds them.
 
 What must hold: each is a change of a line or two, of the kind that someone could make in good faith, and each
-is found within ``SEEDS_MAX`` seeds of the scenario named with it. A mistake that no longer fits the code, because
+is found within ``seeds_max`` seeds of the scenario named with it. A mistake that no longer fits the code, because
 the line that it changes is gone, is an error: it must be planted anew.
 """
 
@@ -53,16 +53,17 @@ class Change:
             setattr(owner, name, original)
 
     def _changed(self, original: Any) -> Any:
-        source = textwrap.dedent(inspect.getsource(original))
+        source = textwrap.dedent(inspect.getsource(getattr(original, "fget", original)))
         for old, new in self.edits:
             if source.count(old) != 1:
                 raise InternalError(f"{self.where} has {source.count(old)} places that read {old!r}")
             source = source.replace(old, new)
         code = compile(source, f"<planted in {self.where}>", "exec", flags=annotations.compiler_flag)
         # A copy of its module's names: what the function calls there is what it called before.
-        names = {**NAMES, **original.__globals__}
+        function = inspect.unwrap(getattr(original, "fget", original))
+        names = {**NAMES, **function.__globals__}
         exec(code, names)  # noqa: S102 - the source is this package's own
-        return names[original.__name__]
+        return names[function.__name__]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Mistake:
     name: str
     scenario: str
     changes: tuple[Change, ...]
+    seeds_max: int = SEEDS_MAX
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -93,7 +95,7 @@ FLOORS = "siltstone.log.floors:FloorReader"
 EXTERNAL = "siltstone.commit.external:External"
 CONDITIONAL = "siltstone.commit.conditional:ConditionalPut"
 
-MISTAKES = (
+LOG_MISTAKES = (
     Mistake(
         "a refusal is taken for another's entry, unread",
         "writers",

@@ -1,20 +1,20 @@
 """Users of a table with shards: those who write shards, merge, split, change the table itself, and read.
 
-What must hold: each behaves as the documentation tells users to. A writer that was fenced or stopped is dropped, and the
-shard opened again; an edit in doubt is run again only under its ``once`` id. Threads are not started: who writes a shard
-flushes by itself.
+What must hold: each behaves as the documentation tells users to. A writer that was fenced or stopped is dropped, and
+the shard opened again; an edit in doubt is run again only under its ``once`` id. No threads are started: who writes a
+shard flushes by itself.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.errors import SiltstoneError
+from siltstone.errors import CommitUnknownError, SiltstoneError, UnavailableError
+from siltstone.table.once import Once
 from siltstone.testing.sim.agents import OPENINGS_MAX, TRIES_MAX, Agent
 from siltstone.testing.sim.ledger import ALARMS
 from siltstone.testing.sim.shard_book import AT_TABLE, Edit
 from siltstone.testing.sim.shard_truth import KEY, LABEL, Row
-from siltstone.table.once import Once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,14 +89,17 @@ class ShardHand(ShardUser):
     def work(self, process: Process, table: Table) -> None:
         """One reign over a shard."""
         draw = self.world.random
-        writer = self.stage.writer(table, self.stage.pick_shard(table), process)
+        shard, began = self.stage.pick_shard(table), self.book.reading()
+        writer = self.stage.writer(table, shard, process)
         self._held.append(writer)  # a handle finds its writers as long as someone holds them
         self.world.counters["claims"] += 1
+        if writer.knobs.enable_memtable and draw.random() < 0.3:  # it knows all that those before it put
+            self.book.saw(began, read_rows(writer.scan().to_arrow()), fresh=True)
         keys = self.stage.keys_of(writer)
         for edit in [one for one in self._doubts if one.shard == writer.place.name]:
             self._doubts.remove(edit)
             self._put(writer, edit)
-        for _ in range(draw.randint(1, 5)):
+        for _ in range(draw.randint(2, 8)):
             self._act(process, table, writer, keys)
             process.wait(self.world.between(0.001, self.stage.rest_s))
         if draw.random() < 0.6:
@@ -109,11 +112,20 @@ class ShardHand(ShardUser):
         elif chance < 0.7:
             self._put_several(writer, [self._new(writer, keys) for _ in range(self.world.random.randint(2, 3))])
         elif chance < 0.9 and writer.knobs.enable_memtable:
-            if chance < 0.85:
-                writer.freeze()
-            self.world.counters["flushes"] += writer.flush_memtables()
+            self._flush(writer, freeze=chance < 0.85)
         else:
             look(self.stage, process, table)
+
+    def _flush(self, writer: ShardWriter, *, freeze: bool) -> None:
+        """Flush memtables; what could not be flushed may be tried again by this writer or by the next one."""
+        if freeze:
+            writer.freeze()
+        try:
+            self.world.counters["flushes"] += writer.flush_memtables()
+        except (UnavailableError, CommitUnknownError) as error:
+            self.world.note(f"{self.name} can't flush: {error.kind}")
+            if self.world.random.random() < 0.3:
+                raise
 
     def _new(self, writer: ShardWriter, keys: tuple[int, ...]) -> Edit:
         draw = self.world.random

@@ -3,7 +3,7 @@
 What must hold, on an honest store:
 - An edit that was acknowledged stands in the WAL of its shard, or in a version, from then on: once, and whole.
 - One that failed for certain stands nowhere. One in doubt stands somewhere or does not, and never twice.
-- A fresh read sees a beginning of each shard's WAL that has all that was acknowledged when the read began, over a version
+- A fresh read sees a beginning of each shard's WAL with all that was acknowledged when the read began, over a version
   that is as new as any that was told of by then. Of each key it sees the newest row, or none where that is a deletion.
 - A plain read sees a version: what is merged in it, and what was done at the table, in that order.
 - What is done at the table is newer than all that is merged in the same version, and older than the rest.
@@ -84,10 +84,9 @@ class Book(Ledger):
             version = len(self.truth.versions) - 1
             for label in found.labels:
                 edit = self._edit(label)
-                keys = {*edit.keys, *(self._events if edit.overwrites else ())}
-                orders = {
-                    one: (found.map, found.cursors.get(self._shard_of(one, found), 0), 0, version) for one in keys
-                }
+                keys = dict.fromkeys((*edit.keys, *(self._events if edit.overwrites else ())))
+                cursors = {one: found.cursors.get(self._shard_of(one, found), 0) for one in keys}
+                orders = {one: (found.map, at, 0, version) for one, at in cursors.items()}
                 self._stand(edit, AT_TABLE, version, orders)
 
     def _stand(self, edit: Edit, shard: str, at: int, orders: dict[int, tuple[int, int, int, int]]) -> None:
@@ -117,7 +116,7 @@ class Book(Ledger):
 
     def _edit(self, label: str) -> Edit:
         found = self.operations[label]
-        assert isinstance(found, Edit)  # noqa: S101 - nothing else is written down here
+        assert isinstance(found, Edit)  # nothing else is written down here
         return found
 
     # -- what is said ----------------------------------------------------------------------------
@@ -197,8 +196,8 @@ class Book(Ledger):
         return ""
 
     def _shard_of(self, key: int, seen: Seen) -> str:
-        if seen.count:
-            return shard_name(seen.map, self._number_of(key, seen.count))
+        if seen.shards:
+            return shard_name(seen.map, self._number_of(key, seen.shards))
         return self._events[key][0].shard if key in self._events else AT_TABLE
 
     def _expected(self, key: int, version: int, end: int) -> str | None:

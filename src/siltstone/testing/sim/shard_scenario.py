@@ -1,7 +1,7 @@
 """Scenarios of tables with shards: several writers fight over them, while others merge, split, change and read.
 
-What must hold: when the faults are over and everyone has gone home, a newcomer sees all that stands, by a fresh read and,
-after a merge, by a plain one; it can write to every shard; a second merge finds nothing; and verification is content.
+What must hold: when the faults are over and everyone has gone home, a newcomer sees all that stands, by a fresh read
+and, after a merge, by a plain one; it can write to every shard; a second merge finds nothing; verification is content.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 TRUSTS_MS = (0, 0, 300, 2000, 20_000)
 RATES = (0.02, 0.05, 0.1, 0.2)
-KEYS = tuple(range(6))
+KEYS = tuple(range(24))
 NAMES = ("a", "b")
 COLUMNS = pa.schema([pa.field(KEY, pa.int64(), nullable=False), (LABEL, pa.string())])
 LIES: tuple[Lie, ...] = ("always", "gateway")
@@ -62,12 +62,12 @@ class ShardScenario(Scenario):
         self.bucket.watch = self.book.landed
         self.trust_ms = draw.choice(TRUSTS_MS)
         self.guard = "witness" if draw.random() < 0.1 else "receipt"
-        self.shards = draw.randint(1, 2)
-        self.keys = KEYS[: draw.randint(2, len(KEYS))] if self.keyed else ()
-        self.rest_s = draw.choice((0.05, 1.0, 10.0))
-        pause_s = draw.choice((0.3, 3.0, 30.0))
+        self.shards = draw.choice((1, 1, 2))
+        self.keys = KEYS[: draw.choice((3, 8, 24))] if self.keyed else ()
+        # To open a shard takes about twenty requests, a put three: all that goes on must meet.
+        self.rest_s = world.latency * draw.choice((1, 5, 20))
         self.pauses_s = {
-            name: pause_s * draw.choice((0.2, 1, 3))
+            name: world.latency * draw.choice((10, 40, 100))
             for name in ("ShardHand", "Merger", "Splitter", "TableHand", "FreshReader")
         }
         self.config = ShardWriterConfig(
@@ -126,7 +126,9 @@ class ShardScenario(Scenario):
         """A shard that some keys belong to, as users name it."""
         spread = table._looked().sharding  # noqa: SLF001
         draw = self.world.random
-        return draw.choice(NAMES) if spread is None else number_of(draw.choice(self.keys), spread.count)
+        if spread is None:
+            return draw.choice(NAMES[: self.shards])
+        return number_of(draw.choice(self.keys), spread.count)
 
     def keys_of(self, writer: ShardWriter) -> tuple[int, ...]:
         """The keys that belong to a writer's shard."""
@@ -144,13 +146,19 @@ class ShardScenario(Scenario):
 
     def faults(self) -> Faults:
         draw = self.world.random
-        if draw.random() < 0.3:  # nothing fails, and much takes long
-            slow_s = self.world.between(1, 60)
-            weights = {"slow": 1.0, "stall": 2.0}
-            return Faults(rate=draw.choice(RATES), read_rate=0.05, weights=weights, late_s=slow_s, stall_s=slow_s)
+        slow_s = self.world.latency * self.world.between(20, 1000)
+        chance = draw.random()
+        if chance < 0.3:  # nothing fails, and much takes long
+            weights = {"slow": 2.0, "stall": 1.0}
+            return Faults(rate=draw.choice(RATES), read_rate=0.04, weights=weights, late_s=slow_s, stall_s=slow_s)
+        if chance < 0.6:  # answers are lost, and nobody is patient
+            self.world.patience_s = 0.0
+            weights = {"lost": 3.0, "late": 1.0, "denied": 0.3, "die_under_way": 0.3}
+            return Faults(rate=draw.choice(RATES), weights=weights, late_s=slow_s, burst=draw.choice((0.5, 0.8)))
         found = draw_faults(self.world)
         found.rate = draw.choice(RATES)
         found.read_rate = found.rate * draw.choice((0.03, 0.1, 0.25))
+        found.late_s = found.stall_s = slow_s
         found.left *= 2
         return found
 
@@ -164,8 +172,8 @@ class ShardScenario(Scenario):
     def cast(self) -> None:
         draw = self.world.random
         for number in range(draw.randint(2, 3)):
-            ShardHand(self, f"w{number}", draw.randint(2, 4)).employ(delay=draw.random() * self.rest_s)
-        for number in range(draw.choice((0, 1, 1, 2))):
+            ShardHand(self, f"w{number}", draw.randint(2, 4)).employ(delay=draw.random() * self.pauses_s["ShardHand"])
+        for number in range(draw.choice((0, 1, 2, 2))):
             Merger(self, f"m{number}", draw.randint(2, 6)).employ()
         if draw.random() < 0.5:
             TableHand(self, "t", draw.randint(1, 3)).employ()
@@ -206,7 +214,8 @@ class ShardScenario(Scenario):
         if any(one.sealed for one in table.shards()):
             table.split_shards(2)
         spread = table._looked().sharding  # noqa: SLF001
-        for shard in NAMES if spread is None else {number_of(key, spread.count): None for key in self.keys}:
+        numbers = dict.fromkeys(number_of(key, spread.count) for key in self.keys) if spread else {}
+        for shard in numbers or NAMES:
             writer = self.writer(table, shard, process)
             edit = Edit(f"audit-{shard}", keys=self.pick_keys(self.keys_of(writer)), shard=writer.place.name)
             self.book.begin(edit)

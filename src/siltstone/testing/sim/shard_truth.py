@@ -44,7 +44,7 @@ class Seen(NamedTuple):
     """A version of the table: up to where each shard is merged in it, and what was done at the table itself."""
 
     cursors: dict[str, int]
-    count: int = 0  # of shards; 0 where they have names of their own
+    shards: int = 0  # how many the keys are spread over; 0 where shards have names of their own
     map: int = 0
     labels: tuple[str, ...] = ()
 
@@ -106,8 +106,8 @@ class Truth:
             if cursor is not None:
                 cursors[shard] = cursor.position
         spread = change.sharding
-        count, map_ = (before.count, before.map) if spread is None else (spread.count, spread.map)
-        return Seen(cursors, count, map_, change.once)
+        shards, map_ = (before.shards, before.map) if spread is None else (spread.count, spread.map)
+        return Seen(cursors, shards, map_, change.once)
 
 
 class WatchedBucket(SimBucket):
