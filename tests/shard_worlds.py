@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import siltstone as ss
 from siltstone.api.shards import AddShard
@@ -32,6 +33,7 @@ SHARD = "a"
 FIELDS = shard_schema(make_schema(SCHEMA, None)).fields
 # Errors that say that rows are not in the WAL, and never will be.
 DEFINITE = (UnavailableError, BackpressureError, InvalidInputError)
+MODES = pytest.mark.parametrize("enable_memtable", [True, False], ids=["memtable", "wal only"])
 _numbers = itertools.count(1)
 
 
@@ -127,17 +129,12 @@ class ShardWorld:
 
     # -- the verdict -----------------------------------------------------------------------------------
 
-    def positions(self) -> dict:
-        """The position of each id that is in the WAL and not merged, for those who read everything."""
+    def entries(self) -> list:
+        """Position and ids of each entry of the WAL that is not flushed."""
         table = self.table()
-        reader = table._shards.reader(self.shard, table._looked())
-        logs = reader.place.read()
-        if logs is None:
-            return {}
-        found = {}
-        for entry in WalTailer(logs.wal, after=logs.manifest.read().replay_from).read(table._looked().schema):
-            found |= dict.fromkeys(entry.chunk.rows.column("id").to_pylist(), entry.position)
-        return found
+        logs = table._shards.reader(self.shard, table._looked()).place.read()
+        tailer = WalTailer(logs.wal, after=logs.manifest.read().replay_from)
+        return [(one.position, one.chunk.rows.column("id").to_pylist()) for one in tailer.read(table._looked().schema)]
 
     def ids(self) -> list:
         """All rows that a fresh read sees, in its order."""

@@ -17,7 +17,7 @@ from shard_models import (
 )
 from siltstone.errors import InvalidInputError
 
-PLACES = 24  # that a test looks at, of about 80
+PLACES = 18  # that a test looks at, of about 80
 
 
 @functools.cache

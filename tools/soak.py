@@ -22,6 +22,7 @@ REAL = (
     "tests/faults/test_kill.py",
     "tests/log/test_many_processes.py",
     "tests/pipeline/test_kill.py",
+    "tests/shard/test_kill_writer.py",
     "tests/spark/test_failures.py",
     "tests/spark/test_streams.py",
     "tests/table/test_kill.py",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -150,6 +152,29 @@ def test_put__waits_for_room_when_the_writer_ends__is_told(held, end):
     held.server.release()
     ending.join(60)
     assert isinstance(told[0], ClosedError if end == "closed" else FencedError)
+
+
+def test_put__interrupted_while_it_waits_for_room__takes_nothing_and_the_writer_goes_on(held):
+    number = held.fill()
+    before = held.writer.stats().rows
+    main = threading.get_ident()
+
+    def interrupt():
+        while held.writer._pressure.waits == 0:
+            time.sleep(0.001)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        held.writer.put(rows(number))
+    other.join()
+    assert held.writer.stats().rows == before
+    held.server.set(Faults())
+    held.server.release()
+    held.writer.put(rows(number + 1))
+    found = held.table.scan(fresh=True).to_arrow().column("id").to_pylist()
+    assert sorted(found) == [*range(number), number + 1]
 
 
 def test_put__memtables_cant_be_flushed__is_told_why_after_the_stores_patience(places, tmp_path):

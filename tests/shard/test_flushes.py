@@ -13,6 +13,8 @@ from shard_worlds import SCHEMA, ShardWorld, attempt, rows
 from siltstone.env import Env
 from siltstone.errors import SiltstoneError, UnavailableError
 from siltstone.shard.chunks import DELETED, POSITION, shard_schema
+from siltstone.store.memory import MemoryBucket, MemoryStore
+from siltstone.store.wrapper import StoreWrapper
 from siltstone.table.tools import make_tools
 from siltstone.testing.script import ANY, Fault
 from worlds import FOR_EVER
@@ -310,6 +312,30 @@ def test_writer__a_flush_of_its_thread_fails__is_tried_again_and_told(places):
     finally:
         places.honest.set(fail_match="")
     assert sorted(table.scan(fresh=True).to_arrow().column("id").to_pylist()) == list(range(10))
+
+
+class Burning(StoreWrapper):
+    """A store whose own code fails."""
+
+    def create(self, key, data):
+        if DATA in key:
+            raise ZeroDivisionError("the disk is on fire")
+        super().create(key, data)
+
+    put = create
+
+
+def test_writer__its_thread_meets_what_nobody_thought_of__is_stopped_and_says_so():
+    store = Burning(MemoryStore(bucket=MemoryBucket()))
+    table = ss.create(store, schema=SCHEMA, probe=False)
+    writer = table.shard("a").writer(ss.ShardWriterConfig(max_memtable_rows=2))
+    writer.put(rows(1, 2))
+    assert eventually(lambda: writer.is_stopped)
+    with pytest.raises(UnavailableError, match="ZeroDivisionError: the disk is on fire"):
+        writer.put(rows(3))
+    writer.close()
+    with table.shard("a").writer() as second:
+        assert second.stats().replayed_rows == 2
 
 
 def test_open__full_memtables_are_replayed__are_flushed_by_themselves(tmp_path):

@@ -263,6 +263,19 @@ def test_read__fresh_from_a_store_that_may_only_be_read__sees_every_row(places):
     writer.close()
 
 
+def test_read__fresh_without_the_commit_store_at_hand__sees_every_row(tmp_path):
+    commits = f"sqlite://{tmp_path}/claims.db"
+    table = ss.create(tmp_path / "t", schema=SCHEMA, key="id", shards=2, commits=commits)
+    with table.writer() as writer:
+        reader = ss.open(tmp_path / "t")
+        held = {}
+        for n in range(3):
+            values = dict.fromkeys(range(n, n + 10), n)
+            writer.put(rows_of(values))
+            held |= values
+            assert READS["scan"](reader) == plain(held)
+
+
 # -- other processes -----------------------------------------------------------------------------------
 
 READER = """

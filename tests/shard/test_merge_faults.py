@@ -84,7 +84,7 @@ def numbers(fault, operation, *, keyed=True):
     operation.perform(table)
     found = [call for call in store.calls if store.script.applies(fault, call.verb)]
     hits = [nth for nth, call in enumerate(found, 1) if call.verb in WRITES]
-    return hits if fault in CRASHES else sorted({*hits, *range(1, len(found) + 1, 6)})
+    return hits if fault in CRASHES else sorted({*hits, *range(1, len(found) + 1, 9)})
 
 
 # -- merges ------------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ from shard_models import (
     upsert,
     watched,
 )
-from siltstone.errors import ConflictError, InvalidInputError, SiltstoneError
+from siltstone.errors import ConflictError, InvalidInputError, LimitExceededError, SiltstoneError
+from siltstone.format.table import Sharding
+from siltstone.shard.split import check_count
 from siltstone.testing.script import ANY, Crashed, Fault
 from split_tables import begun, calls, go_on
 
@@ -65,6 +67,12 @@ def test_split_shards__into_no_number_of_shards__is_refused_and_nothing_is_seale
     with pytest.raises(InvalidInputError, match="number of shards"):
         world.open().split_shards(count)
     assert not any(one.sealed for one in world.open().shards())
+
+
+def test_split_shards__no_name_is_left_for_a_shard__is_refused():
+    assert check_count(3, Sharding(count=2, map=9998)) == 3
+    with pytest.raises(LimitExceededError, match="split 9999 times"):
+        check_count(3, Sharding(count=2, map=9999))
 
 
 def test_split_shards__shards_that_nobody_wrote_to__are_sealed_too():
@@ -148,7 +156,7 @@ def test_split_shards__cut_off_anywhere__rows_are_there_and_another_one_ends_it(
 @pytest.mark.parametrize("fault", [Fault.LOSE, Fault.REFUSE, Fault.EXISTS_OWN], ids=lambda fault: fault.name)
 def test_split_shards__a_store_call_goes_wrong__it_is_done_all_the_same(fault):
     before = begun().check(merge=False)
-    for nth in itertools.count(1, 4):
+    for nth in itertools.count(1, 6):
         world = begun().copy()
         store = world.faulty()
         table = world.open(store)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 
@@ -13,34 +12,20 @@ import pyarrow as pa
 import pytest
 
 import siltstone as ss
-from shard_worlds import SCHEMA, ShardWorld, rows
+from shard_worlds import MODES, SCHEMA, ShardWorld, rows
 from siltstone.errors import (
-    ClosedError,
-    CommitUnknownError,
-    ForkedError,
     InvalidInputError,
     LimitExceededError,
     SchemaMismatchError,
     UnavailableError,
 )
 from siltstone.shard.config import ENTRY_BYTES_MAX
-from siltstone.shard.wal import WalTailer
-from siltstone.table.once import Once
 from siltstone.testing.s3server import Faults
 from siltstone.testing.script import Fault
 from worlds import FOR_EVER
 
 WAL = "shards/a/wal/entries/"
 DATA = "shards/a/data/"
-MODES = pytest.mark.parametrize("enable_memtable", [True, False], ids=["memtable", "wal only"])
-
-
-def entries(world):
-    """Position and ids of each entry with rows that is not flushed."""
-    table = world.table()
-    logs = table._shards.reader(world.shard, table._looked()).place.read()
-    tailer = WalTailer(logs.wal, after=logs.manifest.read().replay_from)
-    return [(one.position, one.chunk.rows.column("id").to_pylist()) for one in tailer.read(table._looked().schema)]
 
 
 # -- positions and figures -------------------------------------------------------------------------
@@ -66,9 +51,9 @@ def test_wal_stats__right_after_open__name_the_place_where_the_next_entry_goes(e
         assert (stats.entries, stats.rows, stats.pending_batches, stats.pending_bytes) == (0, 0, 0, 0)
         assert stats.replay_from == 0
         world.put(writer, life)
-        assert entries(world)[-1] == (stats.next_wal_entry_position, [life])
+        assert world.entries()[-1] == (stats.next_wal_entry_position, [life])
         assert writer.wal_stats().next_wal_entry_position == stats.next_wal_entry_position + 1
-    assert [position for position, _ in entries(world)] == [0, 2, 4], "a fence stands before each life but the first"
+    assert [position for position, _ in world.entries()] == [0, 2, 4], "a fence stands before each life but the first"
 
 
 def test_stats__right_after_open__tell_what_was_replayed_and_flushed():
@@ -107,7 +92,7 @@ def test_put__durable__is_in_the_wal_when_it_returns():
     writer = world.writer(store)
     ack = writer.put(rows(1))
     assert ack.done
-    assert entries(world) == [(0, [1])]
+    assert world.entries() == [(0, [1])]
     ack.wait()
     assert repr(ack) == "Ack(durable)"
 
@@ -117,12 +102,12 @@ def test_put__not_durable__is_in_the_wal_when_somebody_waits():
     writer = world.writer(durable_write=False)
     acks = [writer.put(rows(one)) for one in (1, 2)]
     assert not any(ack.done for ack in acks)
-    assert entries(world) == []
+    assert world.entries() == []
     assert world.ids() == []
     assert sorted(writer.scan().to_arrow().column("id").to_pylist()) == [1, 2], "its own reads see it"
     acks[0].wait()
     assert acks[1].done
-    assert entries(world) == [(0, [1, 2])], "one entry for both"
+    assert world.entries() == [(0, [1, 2])], "one entry for both"
 
 
 @pytest.mark.parametrize("wait", [True, False])
@@ -156,7 +141,7 @@ def test_put__rows_of_two_memtables_wait__share_no_entry():
     for one in range(5):
         writer.put(rows(one))
     writer.flush()
-    assert entries(world) == [(0, [0, 1]), (1, [2, 3]), (2, [4])]
+    assert world.entries() == [(0, [0, 1]), (1, [2, 3]), (2, [4])]
 
 
 def test_put__more_than_an_entry_takes__is_cut_and_stays_in_order():
@@ -164,7 +149,7 @@ def test_put__more_than_an_entry_takes__is_cut_and_stays_in_order():
     writer = world.writer(max_wal_buffer_size=4096)
     data = pa.table({"id": range(1000), "note": ["x" * 30] * 1000}, schema=SCHEMA)
     writer.put(data)
-    found = entries(world)
+    found = world.entries()
     assert len(found) > 8
     assert [one for _, ids in found for one in ids] == list(range(1000))
     assert all(one.size < 8192 for one in world.store().list(WAL[:-1]))
@@ -222,7 +207,7 @@ def test_put__others_queue_while_an_entry_is_written__share_the_next_one():
     for thread in others:
         thread.join()
     assert begun == [4]
-    assert [len(ids) for _, ids in entries(world)] == [1, 3]
+    assert [len(ids) for _, ids in world.entries()] == [1, 3]
 
 
 # -- rows that are taken in ------------------------------------------------------------------------
@@ -295,7 +280,7 @@ def test_put__no_rows__is_durable_at_once_and_writes_nothing():
     world = ShardWorld()
     writer = world.writer()
     assert writer.put([]).done
-    assert entries(world) == []
+    assert world.entries() == []
 
 
 def test_put__rows_of_other_shards__are_refused_with_the_keys(tmp_path):
@@ -330,313 +315,3 @@ def test_put__same_key_again_and_deleted_in_between__the_last_one_counts():
     assert found == [{"id": 1, "note": "c1"}]
     second = world.writer()
     assert second.scan().to_arrow().to_pylist() == found
-
-
-# -- puts that count once --------------------------------------------------------------------------
-
-
-def once_world():
-    world = ShardWorld()
-    return world, world.writer()
-
-
-@MODES
-@pytest.mark.parametrize(
-    "later", ["at once", "reopened", "flushed", "flushed and reopened", "merged", "merged and gone"]
-)
-def test_put__once_and_again_later__is_there_once(later, enable_memtable):
-    world = ShardWorld()
-    writer = world.writer(enable_memtable=enable_memtable)
-    world.put(writer, 1, once="load-1")
-    world.put(writer, 2, once=Once(stream="s", batch=4))
-    world.put(writer, 3)
-    if "flushed" in later and enable_memtable:
-        writer.freeze()
-        writer.flush_memtables()
-    if "merged" in later:
-        world.table().merge_shards()
-        if "gone" in later:
-            world.clock.advance(3600)
-            world.table().merge_shards()
-            assert list(world.store().list(WAL[:-1])) == []
-    if later not in {"at once", "flushed", "merged"}:
-        writer = world.writer(enable_memtable=enable_memtable)
-    assert writer.applied(Once(id="load-1"))
-    assert not writer.applied(Once(id="load-2"))
-    assert writer.put(rows(1), once="load-1").done
-    writer.put(rows(2), once=Once(stream="s", batch=4))
-    writer.put(rows(2), once=Once(stream="s", batch=3))
-    assert sorted(world.check()) == [1, 2, 3]
-    world.put(writer, 4, once="load-2")
-    world.put(writer, 5, once=Once(stream="s", batch=5))
-    assert sorted(world.check()) == [1, 2, 3, 4, 5]
-    world.go_on(enable_memtable=enable_memtable)
-
-
-def test_put__once_while_the_first_one_is_not_durable_yet__waits_for_that_one():
-    world, writer = once_world()
-    first = writer.put(rows(1), once="x", wait=False)
-    again = writer.put(rows(1), once="x", wait=False)
-    assert not writer.applied(Once(id="x"))
-    assert not again.done
-    again.wait()
-    assert first.done
-    assert entries(world) == [(0, [1])]
-
-
-def test_put__once_from_many_threads__is_there_once():
-    world, writer = once_world()
-    gate = threading.Barrier(8)
-
-    def work():
-        gate.wait()
-        writer.put(rows(1), once="x")
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert world.ids() == [1]
-
-
-def test_put__once_of_unknown_outcome__the_next_writer_knows():
-    world = ShardWorld()
-    store = world.fault_store()
-    writer = world.writer(store, max_wal_append_attempts=1)
-    store.on("create", Fault.LOSE, key=WAL, times=FOR_EVER)
-    store.on("get", Fault.REFUSE, key=WAL, times=FOR_EVER)
-    assert isinstance(world.put(writer, 1, once="x"), CommitUnknownError)
-    second = world.writer()
-    assert second.applied(Once(id="x"))
-    second.put(rows(1), once="x")
-    assert world.check() == [1]
-
-
-def test_put__once_with_more_than_an_entry_takes__is_refused_before_anything_is_queued():
-    world = ShardWorld()
-    writer = world.writer(max_wal_buffer_size=1024)
-    data = pa.table({"id": range(100), "note": ["x" * 30] * 100}, schema=SCHEMA)
-    with pytest.raises(LimitExceededError, match="one entry"):
-        writer.put(data, once="x")
-    assert writer.wal_stats().pending_batches == 0
-
-
-@pytest.mark.parametrize("once", ["", "x" * 10_000, 5, b"x"])
-def test_put__once_that_is_none__is_refused(once):
-    _, writer = once_world()
-    with pytest.raises(InvalidInputError, match="once"):
-        writer.put(rows(1), once=once)
-    assert writer.wal_stats().pending_batches == 0
-
-
-# -- columns that others change --------------------------------------------------------------------
-
-
-@MODES
-def test_put__columns_were_added_by_others__old_rows_and_new_ones_are_taken(enable_memtable):
-    world = ShardWorld()
-    writer = world.writer(enable_memtable=enable_memtable)
-    writer.put([{"id": 1, "note": "a"}])
-    world.table().add_column("stars", pa.int64(), default=5)
-    writer.put([{"id": 2, "note": "b"}])
-    writer.put([{"id": 3, "note": "c", "stars": 1}])
-    writer.put([{"id": 4, "note": "d"}])
-    expected = [(1, 5), (2, 5), (3, 1), (4, 5)]
-    assert [(row["id"], row["stars"]) for row in world.table().scan(fresh=True).to_arrow().to_pylist()] == expected
-    world.writer(enable_memtable=enable_memtable)
-    world.table().merge_shards()
-    assert [(row["id"], row["stars"]) for row in world.table().scan().to_arrow().to_pylist()] == expected
-
-
-CHANGES = {
-    "dropped": (lambda table: table.drop_column("note"), {}),
-    "renamed": (lambda table: table.rename_column("note", "text"), {"text": "x"}),
-    "replaced": (
-        lambda table: (table.drop_column("note"), table.add_column("note", pa.int64())),
-        {"note": 3},
-    ),
-}
-
-
-@MODES
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("flushes", [True, False])
-def test_put__columns_were_changed_by_others__rows_of_before_and_after_are_right(change, flushes, enable_memtable):
-    world = ShardWorld()
-    writer = world.writer(enable_memtable=enable_memtable)
-    writer.put([{"id": 1, "note": "a"}])
-    act, new = CHANGES[change]
-    act(world.table())
-    if flushes and enable_memtable:
-        writer.freeze()
-        writer.flush_memtables()
-    writer.put([{"id": 2, **new}])
-    old = {"dropped": {}, "renamed": {"text": "a"}, "replaced": {"note": None}}[change]
-    expected = [{"id": 1, **old}, {"id": 2, **new}]
-
-    def seen(scan):
-        return sorted(scan.to_arrow().to_pylist(), key=lambda row: row["id"])
-
-    assert seen(world.table().scan(fresh=True)) == expected
-    if enable_memtable:
-        assert seen(writer.scan()) == expected
-        writer.freeze()
-        writer.flush_memtables()
-        assert seen(world.table().scan(fresh=True)) == expected
-    second = world.writer(enable_memtable=enable_memtable)
-    second.put([{"id": 3, **new}])
-    world.table().merge_shards()
-    assert world.table().scan().to_arrow().to_pylist() == [*expected, {"id": 3, **new}]
-
-
-@pytest.mark.parametrize("flushes", [True, False])
-def test_put__column_was_widened_by_others__small_and_large_values_are_right(flushes, tmp_path):
-    table = ss.create(tmp_path / "t", schema=pa.schema([("id", pa.int64()), ("n", pa.int16())]))
-    other = ss.open(tmp_path / "t")
-    with table.shard("a").writer() as writer:
-        writer.put([{"id": 1, "n": 7}])
-        other.widen_column("n", pa.int64())
-        if flushes:
-            writer.freeze()
-            writer.flush_memtables()
-        writer.put([{"id": 2, "n": 8}])
-        writer.put([{"id": 3, "n": 2**40}])
-        expected = [{"id": 1, "n": 7}, {"id": 2, "n": 8}, {"id": 3, "n": 2**40}]
-        assert writer.scan().to_arrow().to_pylist() == expected
-        assert other.scan(fresh=True).to_arrow().to_pylist() == expected
-    with other.shard("a").writer() as writer:
-        assert writer.scan().to_arrow().to_pylist() == expected
-    other.merge_shards()
-    assert other.scan().to_arrow().to_pylist() == expected
-
-
-def test_flush_memtables__columns_were_changed_meanwhile__later_puts_go_by_the_new_ones():
-    world = ShardWorld()
-    writer = world.writer()
-    world.put(writer, 1)
-    other = world.table()
-    other.drop_column("note")
-    other.add_column("note", pa.string())  # another column of the same name
-    writer.freeze()
-    writer.flush_memtables()
-    world.put(writer, 2)
-    assert world.table().scan(fresh=True).to_arrow().column("note").to_pylist() == [None, "x2"]
-
-
-def test_queue__rows_were_checked_against_columns_of_before__are_brought_to_the_new_ones():
-    world = ShardWorld()
-    writer = world.writer()
-    checked = writer.intake.rows(rows(1))
-    world.table().rename_column("note", "text")
-    writer.put([{"id": 2, "text": "b"}])
-    writer.queue(checked, room=True).wait()
-    assert world.table().scan(fresh=True).to_arrow().to_pylist() == [{"id": 2, "text": "b"}, {"id": 1, "text": "x1"}]
-
-
-# -- the end ---------------------------------------------------------------------------------------
-
-
-def test_writer__closed__refuses_everything_and_can_be_closed_again():
-    world = ShardWorld(keyed=True)
-    writer = world.writer()
-    ack = writer.put(rows(1), wait=False)
-    writer.close()
-    assert ack.done
-    ack.wait()
-    writer.close()
-    calls = [lambda: writer.put(rows(2)), lambda: writer.delete([1]), writer.flush, writer.scan, writer.freeze]
-    for call in [*calls, writer.flush_memtables, lambda: writer.get([1])]:
-        with pytest.raises(ClosedError, match="closed"):
-            call()
-    assert writer.is_stopped
-    assert world.ids() == [1]
-
-
-def test_writer__block_ends_with_an_error__rows_are_durable_and_the_error_is_the_users():
-    world = ShardWorld()
-    writer = world.writer(durable_write=False)
-    writer.put(rows(1))
-    with pytest.raises(ZeroDivisionError), writer:
-        1 / 0  # noqa: B018
-    assert writer.is_stopped
-    assert world.ids() == [1]
-
-
-def test_writer__in_the_child_of_a_fork__is_refused_and_stays_the_parents(tmp_path):
-    table = ss.create(tmp_path / "t", schema=SCHEMA, key="id", shards=1)
-    writer = table.shard(0).writer(ss.ShardWriterConfig(durable_write=False))
-    ack = writer.put(rows(1))
-    calls = [
-        lambda: writer.put(rows(2)),
-        lambda: writer.delete([1]),
-        ack.wait,
-        writer.flush,
-        writer.freeze,
-        writer.flush_memtables,
-        writer.scan,
-        lambda: writer.get([1]),
-        writer.stats,
-        writer.wal_stats,
-        writer.memtable_stats,
-    ]
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            for call in calls:
-                with pytest.raises(ForkedError, match="fork"):
-                    call()
-            writer.close()  # the parent's to close
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
-    writer.put(rows(3), wait=True)
-    os.mkfifo(tmp_path / "go")
-    child = os.fork()
-    if not child:  # its copy of the memtable is of no use: what the parent puts from now on is not in it
-        (tmp_path / "go").read_bytes()
-        found = table.scan(fresh=True).to_arrow().column("id").to_pylist()
-        os._exit(0 if sorted(found) == [1, 3, 4] else 1)
-    writer.put(rows(4), wait=True)
-    (tmp_path / "go").write_bytes(b"x")
-    assert os.waitpid(child, 0)[1] == 0
-    writer.close()
-
-
-def threads_of(shard):
-    return [one for one in threading.enumerate() if one.name.endswith(f"-{shard}")]
-
-
-def test_writer__forgotten_without_a_close__its_threads_end(tmp_path):
-    table = ss.create(tmp_path / "t", schema=SCHEMA)
-    writer = table.shard("forgotten").writer(ss.ShardWriterConfig(durable_write=False, max_memtable_rows=2))
-    for number in range(4):
-        writer.put(rows(number)).wait()
-    running = threads_of("forgotten")
-    assert running
-    del writer
-    end = time.monotonic() + 30
-    while threads_of("forgotten") and time.monotonic() < end:  # a thread may hold the writer for as long as it works
-        gc.collect()
-        running[0].join(0.05)
-    assert threads_of("forgotten") == []
-    with table.shard("forgotten").writer() as writer:
-        assert writer.scan().count() == 4
-    assert threads_of("forgotten") == []
-
-
-def test_put__nobody_waits__is_durable_after_the_interval(tmp_path):
-    table = ss.create(tmp_path / "t", schema=SCHEMA)
-    with table.shard("a").writer(ss.ShardWriterConfig(durable_write=False, max_wal_flush_interval_ms=1)) as writer:
-        ack = writer.put(rows(1))
-        end = time.monotonic() + 30
-        while not ack.done and time.monotonic() < end:
-            time.sleep(0.001)
-        assert ack.done
-        assert ss.open(tmp_path / "t").count(fresh=True) == 1
-
-
-def test_repr__of_a_writer__names_the_shard_and_the_epoch():
-    assert repr(ShardWorld().writer()) == "ShardWriter(memory://, shard a, epoch 1)"

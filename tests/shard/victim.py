@@ -23,8 +23,10 @@ from siltstone.store.connect import open_store
 from siltstone.table.tools import make_tools
 from siltstone.testing.stores import _CallByCall
 
+pa.array([0])  # loads what pyarrow loads at first use, so that no child has to; starts no thread
 LIFE = 1_000_000  # ids of one life
 PUTS_MAX = 5_000
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
 
 
 class Deadly(_CallByCall):
@@ -67,8 +69,7 @@ class Victim:
         table = open_table(store, probe=False)
         config = ShardWriterConfig(**job["config"])
         writer = table.shard("a").writer(config, name=f"life {job['life']}")
-        if writer.knobs.enable_memtable:
-            self.note(found=self.found(table, writer))
+        self.note(found=self.found(table, writer))
         threads = [threading.Thread(target=self.put, args=(writer,)) for _ in range(job["threads"])]
         for thread in threads:
             thread.start()
@@ -77,6 +78,8 @@ class Victim:
 
     def found(self, table, writer) -> list[int]:
         """All rows of the shard as its writer has them, and those of the table."""
+        if not writer.knobs.enable_memtable:
+            return table.scan(["id"], fresh=True).to_arrow().column("id").to_pylist()
         state, chunks, _ = writer.chunks(table._looked().schema, durable_only=True)
         files = make_tools(writer.place.store, table._log.env).files
         merged = table._looked().shards["a"].position
@@ -94,13 +97,10 @@ class Victim:
         for number in range(PUTS_MAX):
             ids = list(itertools.islice(self._numbers, 1 + number % 3))
             self.note(tries=ids)
-            ack = writer.put(pa.table({"id": ids, "note": ["x" * 20] * len(ids)}, schema=writer_schema))
+            ack = writer.put(pa.table({"id": ids, "note": ["x" * 20] * len(ids)}, schema=SCHEMA))
             waiting.append((ids, ack))
             while waiting and waiting[0][1].done:
                 self.note(acknowledged=waiting.pop(0)[0])
-
-
-writer_schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
 
 
 def say(**facts) -> None:

@@ -9,7 +9,7 @@ import pytest
 from siltstone.errors import InternalError
 from siltstone.testing.sim import MISTAKES, run_seed
 from siltstone.testing.sim.__main__ import main
-from siltstone.testing.sim.planted import Change
+from siltstone.testing.sim.planted import SEEDS_MAX, Change
 
 
 def by_name(name: str):
@@ -25,9 +25,9 @@ def violations(seed: int, scenario: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name.replace(" ", "-"))
 def test_run_seed__with_a_planted_mistake__is_found_and_is_the_cause(mistake):
     with mistake.planted():
-        outcomes = (run_seed(seed, mistake.scenario) for seed in range(mistake.seeds_max))
+        outcomes = (run_seed(seed, mistake.scenario) for seed in range(SEEDS_MAX))
         found = next((outcome for outcome in outcomes if not outcome.ok), None)
-    assert found is not None, f"{mistake.seeds_max} seeds of {mistake.scenario} did not notice it"
+    assert found is not None, f"{SEEDS_MAX} seeds of {mistake.scenario} did not notice it"
     # A mistake that can't be run proves nothing.
     assert not [text for text in found.violations if "unexpected" in text and "SiltstoneError" not in text]
     for seed in range(found.seed + 1):

@@ -16,7 +16,7 @@ from siltstone.testing.sim.shard_truth import Row
 from siltstone.testing.sim.world import World
 
 SHARDED = [name for name in SCENARIOS if name.startswith("shards")]
-SEEDS = 40
+SEEDS = 25
 
 
 class Script:

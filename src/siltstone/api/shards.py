@@ -127,12 +127,16 @@ class Sharded(Operations):
     def split_shards(self, count: int) -> Version:
         """Spread the keys over another number of shards. Writers of the present ones are fenced.
 
-        One that was cut off is ended by calling it again.
+        One that was cut off is ended by calling it again; until then the shards can be read, and not written. Ids of
+        puts that count once are a shard's own: the new shards don't know those of the old ones.
+
+        Raises:
+            ConflictError: another one split the table into another number of shards at the same time.
         """
-        count = check_count(count)
         state = self._looked()
         if not state.schema.key:
             raise InvalidInputError("a table without a key has shards of any name; there is nothing to split")
+        count = check_count(count, state.sharding)
         seal(self._shards.readers(state))
         done = self._do(Settle(self._shards.readers, accompanies=True), Reshard(count, state.sharding))
         self._shards.clear(self._begun)

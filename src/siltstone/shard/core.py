@@ -199,6 +199,13 @@ class WriterCore:
                 hint="open it with enable_memtable=True, or read the table with fresh=True",
             )
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Refused: a shard has one writer."""
+        raise InvalidInputError(
+            f"{self!r} can't be pickled",
+            hint="pickle the table, and open a writer of it there: it takes the shard over",
+        )
+
     def __repr__(self) -> str:
         return f"ShardWriter({self.place.log.store.uri}, shard {self.place.name}, epoch {self._appender.epoch})"
 

@@ -68,12 +68,12 @@ def flush_memtable(
 
 def fold(state: ShardState, applied: Sequence[Once]) -> ShardState:
     """A state that knows what was applied by entries that need not be there any more."""
-    ids = [one.id for one in applied if one.id and one.id not in state.once]
+    ids = dict.fromkeys((*state.once, *(one.id for one in applied if one.id)))
     batches = dict(state.batches)
     for one in applied:
         if one.stream:
             batches[one.stream] = max(one.batch, batches.get(one.stream, -1))
-    return msgspec.structs.replace(state, once=(*state.once, *dict.fromkeys(ids)), batches=batches)
+    return msgspec.structs.replace(state, once=tuple(ids), batches=batches)
 
 
 def truncate_wal(logs: Logs, state: ShardState) -> None:

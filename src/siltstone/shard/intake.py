@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from siltstone.errors import InvalidInputError, LimitExceededError
-from siltstone.shard.chunks import PENDING, Chunk, chunk_schema, tombstones
+from siltstone.shard.chunks import PENDING, Chunk, chunk_schema, size_of, tombstones
 from siltstone.shard.config import ENTRY_BYTES_MAX
 from siltstone.shard.route import shard_numbers
 from siltstone.table.keys import check_batch_keys, key_array, show_keys
@@ -69,7 +69,8 @@ class Intake:
             if table.num_rows:
                 if self.key:
                     check_batch_keys(key_array(table, self.key), columns=self.key)
-                rows = pa.Table.from_arrays(table.columns, schema=self._arrow)
+                same = table.schema.equals(self._arrow)
+                rows = table if same else pa.Table.from_arrays(table.columns, schema=self._arrow)
                 yield rows if lasting else _copied(rows)
 
     def chunks(self, table: pa.Table, *, deleted: bool = False) -> Checked:
@@ -94,7 +95,7 @@ class Intake:
         return self.chunks(rows if _is_lasting(keys) else _copied(rows), deleted=True)
 
     def _check_route(self, keys: pa.Table) -> None:
-        if self._route is None:
+        if self._route is None or self._route.count == 1:
             return
         number = self._route.number
         wrong = np.flatnonzero(shard_numbers(keys, self._route.count) != number)
@@ -107,7 +108,7 @@ class Intake:
 
     def _pieces(self, table: pa.Table) -> Iterator[pa.Table]:
         """Parts that fit into an entry each; a row that is too large by itself has one of its own."""
-        size = table.nbytes
+        size = size_of(table)
         if size <= self._most or table.num_rows == 1:
             if size > ENTRY_BYTES_MAX:
                 raise LimitExceededError(

@@ -12,24 +12,25 @@ What must hold:
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from siltstone import paths
 from siltstone.errors import ConflictError, MissingObjectError, SiltstoneError, TruncatedError, UnavailableError
 from siltstone.format.shard import Dropped
 from siltstone.shard.chunks import DELETED, POSITION, newest, shard_schema
 from siltstone.shard.flush import fold, truncate_wal
+from siltstone.shard.fresh_keys import HIDDEN
 from siltstone.shard.manifest import later, to_cursor, to_mark
 from siltstone.shard.rows import header_of
 from siltstone.shard.together import together
 from siltstone.shard.wal import WalTailer
 from siltstone.table.inserts import write_rows
-from siltstone.table.keys import key_array, match
+from siltstone.table.keys import key_array, last_of_each
 from siltstone.table.lookup import candidates, match_keys
 from siltstone.table.once import Once
 from siltstone.table.operations import Append, Upsert, Work
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siltstone.format.shard import ShardFragment, ShardState
-    from siltstone.format.table import Cursor, Schema
+    from siltstone.format.table import Cursor, Field, Schema
     from siltstone.shard.place import Logs, ShardPlace
     from siltstone.shard.snapshot import ShardReader, Snapshot
     from siltstone.table.draft import Draft
@@ -165,41 +166,50 @@ def unmerged_rows(
     tools: Tools, snapshot: Snapshot, schema: Schema, merged: int, gone: list[pa.Table]
 ) -> Iterator[pa.Table]:
     """The newest row of each key, source by source; the keys of tombstones go to ``gone``."""
+    values = shard_schema(schema).fields[: -len(HIDDEN)]
+    sources = _sources(tools, snapshot, schema, merged)
+    # First the keys of all of them, which say which rows of each one count; then those rows.
+    heads = [read((*key_fields(schema), *HIDDEN)) for read in sources]
+    for read, head, counts in zip(sources, heads, _counting(heads, schema, merged), strict=True):
+        dead = head.column(DELETED).to_numpy() & counts
+        if dead.any():
+            gone.append(head.filter(pa.array(dead)).drop_columns([POSITION, DELETED]))
+        live = counts & ~dead
+        if live.any():
+            rows = read(values)
+            yield rows if live.all() else rows.filter(pa.array(live))
+
+
+def _counting(heads: Sequence[pa.Table], schema: Schema, merged: int) -> list[NDArray[np.bool_]]:
+    """Which rows of each source are not merged and have no newer one of their key, tombstones too."""
+    counts = [head.column(POSITION).to_numpy() >= merged for head in heads]
+    if not schema.key or len(heads) < 2:
+        return counts
     names = [one.name for one in key_fields(schema)]
-    seen: list[pa.Array] = []
-    for found in _sources(tools, snapshot, schema, newest_first=bool(names)):
-        table = found.filter(pc.greater_equal(found.column(POSITION), pa.scalar(merged, pa.int64())))
-        if names:
-            keys = key_array(table, names)
-            fresh = np.ones(len(keys), np.bool_)
-            for earlier in seen:
-                fresh &= match(earlier, keys) < 0
-            table = table.filter(pa.array(fresh))
-            seen.append(keys)
-            dead = table.column(DELETED)
-            if pc.any(dead).as_py():
-                gone.append(table.filter(dead).select(names))
-                table = table.filter(pc.invert(dead))
-        if table.num_rows:
-            yield table.drop_columns([POSITION, DELETED])
+    keys = pa.concat_tables([head.select(names) for head in heads], promote_options="default")
+    newest_ones = np.zeros(keys.num_rows, np.bool_)
+    newest_ones[last_of_each(key_array(keys, names))] = True
+    ends = np.cumsum([head.num_rows for head in heads])
+    return [one & some for one, some in zip(counts, np.split(newest_ones, ends[:-1]), strict=True)]
 
 
-def _sources(tools: Tools, snapshot: Snapshot, schema: Schema, *, newest_first: bool) -> Iterator[pa.Table]:
-    """Tables with the hidden columns: the WAL's rows and each fragment's, oldest or newest first."""
+def _sources(
+    tools: Tools, snapshot: Snapshot, schema: Schema, merged: int
+) -> list[Callable[[Sequence[Field]], pa.Table]]:
+    """What reads some columns of a shard's fragments and of its WAL's rows, the oldest first; none has a key twice."""
     own = make_tools(snapshot.store, tools.env)
-    fields = shard_schema(schema).fields
-    names = [one.name for one in key_fields(schema)]
 
-    def read(one: ShardFragment) -> pa.Table:
+    def fragment(one: ShardFragment, fields: Sequence[Field]) -> pa.Table:
         file = own.files.open(one.fragment)
         return pa.concat_tables([file.read(group, fields) for group in range(len(file.groups))])
 
-    if not newest_first:
-        yield from map(read, snapshot.state.fragments)
-    if snapshot.tail:
-        yield newest(snapshot.tail, names)
-    if newest_first:
-        yield from map(read, reversed(snapshot.state.fragments))
+    def tail(rows: pa.Table, fields: Sequence[Field]) -> pa.Table:
+        return rows.select([field.name for field in fields])
+
+    found = [partial(fragment, one) for one in snapshot.state.fragments if one.until > merged]
+    if not snapshot.tail:
+        return [*found]
+    return [*found, partial(tail, newest(snapshot.tail, [one.name for one in key_fields(schema)]))]
 
 
 # -- afterwards ------------------------------------------------------------------------------------

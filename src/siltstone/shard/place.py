@@ -76,11 +76,13 @@ class ShardPlace:
         try:
             return open_beside(self.log, root, writer=writer)
         except NotFoundError:
-            if manifest.read().epoch:  # whoever claims a shard has made both logs before
-                raise self.lost(f"{root}{paths.IDENTITY}") from None
-            if not create:
+            claimed = bool(manifest.read().epoch)
+            if not claimed and not create:
                 raise
-        return open_beside(self.log, root, create=True, writer=writer)
+        try:  # whoever claims a shard has made both logs before, perhaps since it was not there
+            return open_beside(self.log, root, create=not claimed, writer=writer)
+        except NotFoundError:
+            raise self.lost(f"{root}{paths.IDENTITY}") from None
 
     def lost(self, key: str) -> MissingObjectError:
         """The error for a shard that was written to and whose objects are gone."""

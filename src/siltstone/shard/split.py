@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from siltstone import paths
-from siltstone.errors import ConflictError, FencedError, InvalidInputError, SiltstoneError
+from siltstone.errors import ConflictError, FencedError, InvalidInputError, LimitExceededError, SiltstoneError
 from siltstone.format.table import SHARDS_MAX, Cursor, Sharding
 from siltstone.paths import shard_name
 from siltstone.shard.manifest import to_cursor
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from siltstone.shard.snapshot import ShardReader
     from siltstone.table.draft import Draft
     from siltstone.table.state import State
+
+
+MAPS_MAX = 9999  # as the records of a table have it
 
 
 class Reshard(Work):
@@ -61,10 +64,14 @@ class Reshard(Work):
         draft.set_shards(cursors, Sharding(count=self._count, map=map_))
 
 
-def check_count(count: object) -> int:
-    """A number of shards."""
+def check_count(count: object, old: Sharding | None) -> int:
+    """A number of shards that there can be after those of another map."""
     if type(count) is not int or not 1 <= count <= SHARDS_MAX:
         raise InvalidInputError(f"the number of shards must be from 1 to {SHARDS_MAX}, got {count!a}")
+    if old is not None and old.map >= MAPS_MAX:
+        raise LimitExceededError(
+            f"the table was split {MAPS_MAX} times, and shards have no names left", hint="copy it to a new table"
+        )
     return count
 
 

@@ -101,6 +101,7 @@ def take_over(place: ShardPlace, logs: Logs, now: Callable[[], State], knobs: Kn
     for _ in place.log.env.tries():
         taken = Takeover(place, logs, knobs, now(), state, appender)
         if taken.merged > appender.end.position:
+            logs.manifest.check_mine(logs.manifest.read(), appender.epoch)  # else another's entries were merged
             raise place.lost(f"entry {taken.merged - 1} of {logs.wal.root}")
         try:
             taken.replay()

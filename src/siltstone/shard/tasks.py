@@ -66,9 +66,8 @@ class Background:
             work(writer)
         except SiltstoneError:  # it was noted, or the writer is stopped and says why
             return None if writer.is_stopped else RETRY_S
-        except BaseException as error:
-            writer.stop(InternalError(f"a thread of the writer ended by {type(error).__name__}: {error}"))
-            raise
+        except Exception as error:
+            writer.stop(InternalError(f"a thread of the writer met {type(error).__name__}: {error}"))
         return None
 
 

@@ -116,7 +116,8 @@ def claim(manifest: Manifest, wal: Log, *, writer: str) -> Claimed:
         try:
             end = wal.start if epoch == 1 else wal.fence(epoch, confirm=lambda: manifest.is_mine(epoch))  # noqa: B023
         except (FencedError, CommitUnknownError) as error:
-            if not _is_passed(error) or not manifest.is_mine(epoch):
+            manifest.check_mine(manifest.read(), epoch)
+            if not _is_passed(error):
                 raise
             continue  # nobody else claimed it: a merge took the fence with what was before it, and the floor passed it
         state = manifest.read()

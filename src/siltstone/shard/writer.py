@@ -34,7 +34,7 @@ from siltstone.shard.flusher import Ack, Pending
 from siltstone.shard.intake import Intake
 from siltstone.shard.manifest import to_cursor
 from siltstone.shard.tasks import Background
-from siltstone.table.arguments import check_limit, check_once, check_where
+from siltstone.table.arguments import check_flag, check_limit, check_once, check_where
 from siltstone.table.once import Once
 from siltstone.table.scan import Scan
 
@@ -98,6 +98,8 @@ class ShardWriter(WriterCore):
         self, take: Callable[[Intake], Checked], data: object, *, wait: bool | None, once: Once | str | None
     ) -> Ack:
         self._check()
+        if wait is not None:
+            check_flag(wait, "wait")
         if once is not None and not isinstance(once, Once):
             once = check_once(once)
         try:

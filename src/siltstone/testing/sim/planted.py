@@ -1,7 +1,7 @@
 """Protocol mistakes, planted into the real code to see whether the simulator finds them.
 
 What must hold: each is a change of a line or two, of the kind that someone could make in good faith, and each
-is found within ``seeds_max`` seeds of the scenario named with it. A mistake that no longer fits the code, because
+is found within ``SEEDS_MAX`` seeds of the scenario named with it. A mistake that no longer fits the code, because
 the line that it changes is gone, is an error: it must be planted anew.
 """
 
@@ -73,7 +73,6 @@ class Mistake:
     name: str
     scenario: str
     changes: tuple[Change, ...]
-    seeds_max: int = SEEDS_MAX
 
     @contextmanager
     def planted(self) -> Iterator[None]:

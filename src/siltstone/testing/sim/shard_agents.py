@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from siltstone.errors import CommitUnknownError, SiltstoneError, UnavailableError
 from siltstone.table.once import Once
 from siltstone.testing.sim.agents import OPENINGS_MAX, TRIES_MAX, Agent
@@ -17,8 +19,6 @@ from siltstone.testing.sim.shard_book import AT_TABLE, Edit
 from siltstone.testing.sim.shard_truth import KEY, LABEL, Row
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from siltstone.api.table import Table
     from siltstone.shard.writer import Ack, ShardWriter
     from siltstone.testing.sim.shard_scenario import ShardScenario
@@ -99,7 +99,7 @@ class ShardHand(ShardUser):
         for edit in [one for one in self._doubts if one.shard == writer.place.name]:
             self._doubts.remove(edit)
             self._put(writer, edit)
-        for _ in range(draw.randint(2, 8)):
+        for _ in range(draw.randint(2, 6)):
             self._act(process, table, writer, keys)
             process.wait(self.world.between(0.001, self.stage.rest_s))
         if draw.random() < 0.6:
@@ -117,15 +117,20 @@ class ShardHand(ShardUser):
             look(self.stage, process, table)
 
     def _flush(self, writer: ShardWriter, *, freeze: bool) -> None:
-        """Flush memtables; what could not be flushed may be tried again by this writer or by the next one."""
+        """Flush memtables; what could not be flushed is tried again, now, later, or by the next writer."""
         if freeze:
             writer.freeze()
-        try:
-            self.world.counters["flushes"] += writer.flush_memtables()
-        except (UnavailableError, CommitUnknownError) as error:
-            self.world.note(f"{self.name} can't flush: {error.kind}")
-            if self.world.random.random() < 0.3:
-                raise
+        for number in range(TRIES_MAX):
+            try:
+                self.world.counters["flushes"] += writer.flush_memtables()
+            except (UnavailableError, CommitUnknownError) as error:
+                self.world.note(f"{self.name} can't flush: {error.kind}")
+                if self.world.random.random() < 0.2 or number == TRIES_MAX - 1:
+                    raise
+            else:
+                return
+            if self.world.random.random() < 0.4:
+                return
 
     def _new(self, writer: ShardWriter, keys: tuple[int, ...]) -> Edit:
         draw = self.world.random
@@ -206,8 +211,12 @@ class TableHand(ShardUser):
     def work(self, process: Process, table: Table) -> None:
         """One transaction, run again while its outcome is not known."""
         draw = self.world.random
-        if draw.random() < 0.2:
+        chance = draw.random()
+        if chance < 0.15:
             table.compact()
+            return
+        if chance < 0.3:
+            self._change_columns(table)
             return
         keys = self.stage.pick_keys(self.stage.keys)
         edit = self._edit(keys, AT_TABLE, deleted=self.stage.keyed and draw.random() < 0.4)
@@ -223,6 +232,14 @@ class TableHand(ShardUser):
                 self.book.done(edit)
                 self.book.told_of(version)
                 return
+
+    def _change_columns(self, table: Table) -> None:
+        """Add a column that no row has a value of, or drop one."""
+        spare = [name for name in table.schema.names if name not in {KEY, LABEL}]
+        if spare:
+            table.drop_column(spare[0])
+        else:
+            table.add_column(f"spare{self._edits}", pa.int64())
 
     def _commit(self, table: Table, edit: Edit) -> int:
         transaction = table.transaction(once=edit.op)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 TRUSTS_MS = (0, 0, 300, 2000, 20_000)
 RATES = (0.02, 0.05, 0.1, 0.2)
+VERIFIED = 0.3  # of all seeds: it reads every log once more
 KEYS = tuple(range(24))
 NAMES = ("a", "b")
 COLUMNS = pa.schema([pa.field(KEY, pa.int64(), nullable=False), (LABEL, pa.string())])
@@ -82,7 +83,7 @@ class ShardScenario(Scenario):
         return WatchedBucket(
             self.world,
             cheap_probes=draw.random() < 0.5,
-            page=draw.choice((2, 5, 1000, 1000)),
+            page=draw.choice((3, 1000, 1000, 1000)),
             delete_page=draw.choice((1, 2, 1000)),
         )
 
@@ -154,7 +155,7 @@ class ShardScenario(Scenario):
         if chance < 0.6:  # answers are lost, and nobody is patient
             self.world.patience_s = 0.0
             weights = {"lost": 3.0, "late": 1.0, "denied": 0.3, "die_under_way": 0.3}
-            return Faults(rate=draw.choice(RATES), weights=weights, late_s=slow_s, burst=draw.choice((0.5, 0.8)))
+            return Faults(rate=draw.choice(RATES) + 0.1, weights=weights, late_s=slow_s, burst=draw.choice((0.5, 0.8)))
         found = draw_faults(self.world)
         found.rate = draw.choice(RATES)
         found.read_rate = found.rate * draw.choice((0.03, 0.1, 0.25))
@@ -171,13 +172,14 @@ class ShardScenario(Scenario):
 
     def cast(self) -> None:
         draw = self.world.random
-        for number in range(draw.randint(2, 3)):
-            ShardHand(self, f"w{number}", draw.randint(2, 4)).employ(delay=draw.random() * self.pauses_s["ShardHand"])
+        reigns = draw.randint(2, 3) + 2 * self.splits
+        for number in range(draw.choice((2, 2, 3))):
+            ShardHand(self, f"w{number}", reigns).employ(delay=draw.random() * self.pauses_s["ShardHand"])
         for number in range(draw.choice((0, 1, 2, 2))):
             Merger(self, f"m{number}", draw.randint(2, 6)).employ()
         if draw.random() < 0.5:
             TableHand(self, "t", draw.randint(1, 3)).employ()
-        FreshReader(self, "r", draw.randint(2, 5)).employ()
+        FreshReader(self, "r", draw.randint(2, 4)).employ()
         if self.splits:
             for number in range(draw.randint(1, 2)):
                 Splitter(self, f"s{number}", draw.randint(1, 2)).employ()
@@ -197,11 +199,15 @@ class ShardScenario(Scenario):
         except SiltstoneError as error:
             self.book.violation(f"the audit ends with {error.kind}: {error.message}")
             return
+        self.book.close()
+        if self.world.random.random() < VERIFIED:
+            self._verify(process)
+
+    def _verify(self, process: Process) -> None:
         store, registry = SimStore(process, self.bucket), self._registry(process)
         for found in verify(store, commits=registry, env=process.env):
             for problem in found.problems:
                 self.book.violation(f"verification finds fault without a cause: {problem.fault}: {problem.detail}")
-        self.book.close()
 
     def _read(self, table: Table, *, fresh: bool) -> None:
         """All that stands must be seen."""

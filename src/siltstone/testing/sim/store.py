@@ -6,7 +6,7 @@ show something between two states. A lying one breaks its word on ``create`` and
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
 from siltstone import paths
@@ -166,6 +166,7 @@ class SimStore(Store):
         return f"SimStore({self._process.name})"
 
 
+@lru_cache(maxsize=4096)
 def short(key: str) -> str:
     """A key as the trace shows it: numbers without zeros, ids by their first digits."""
     return "/".join(_short_part(part) for part in key.split("/"))
