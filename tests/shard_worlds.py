@@ -16,7 +16,9 @@ import pytest
 
 import siltstone as ss
 from siltstone.api.shards import AddShard
+from siltstone.commit.memory import MemoryRegistry, MemoryService
 from siltstone.errors import BackpressureError, InvalidInputError, SiltstoneError, UnavailableError
+from siltstone.ids import SystemIds
 from siltstone.shard.chunks import POSITION, shard_schema
 from siltstone.shard.config import ShardWriterConfig, knobs
 from siltstone.shard.intake import Intake
@@ -72,10 +74,18 @@ class ShardWorld:
     unknown: list = field(default_factory=list)
     refused: dict = field(default_factory=dict)
     patience_s: float = 5.0
+    service: MemoryService | None = None  # the commit store that decides, if any
 
     def __post_init__(self):
+        if self.service is not None:
+            table = ss.create(self.store(), schema=SCHEMA, commits=self.registry(), probe=False, env=manual_env(0))
+            table._do(AddShard(SHARD))
+            return
         for key, (data, _) in _made(self.keyed).items():
             self.store().put(key, data)
+
+    def registry(self):
+        return None if self.service is None else MemoryRegistry(self.service, ids=SystemIds())
 
     @property
     def shard(self) -> str:
@@ -92,13 +102,13 @@ class ShardWorld:
     def interleaves(self) -> Interleaves:
         return Interleaves(self.store())
 
-    def table(self, store=None):
+    def table(self, store=None, *, registry=None):
         env = manual_env(next(_numbers), clock=self.clock, patience_s=self.patience_s)
-        return ss.open(store or self.store(), probe=False, env=env)
+        return ss.open(store or self.store(), commits=registry or self.registry(), probe=False, env=env)
 
-    def writer(self, store=None, *, table=None, name="", **config):
+    def writer(self, store=None, *, registry=None, table=None, name="", **config):
         """A writer without threads: what they would do happens when the test says so."""
-        table = table or self.table(store)
+        table = table or self.table(store, registry=registry)
         state = table._looked()
         chosen = knobs(ShardWriterConfig(**config), state.settings)
         return table._shards.open_writer(self.shard, state, chosen, writer=name, background=False)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from siltstone.testing.s3server import Faults
 from siltstone.testing.script import Fault
 from worlds import FOR_EVER
 
+TICK = threading.Event()  # is never set: to look again in a while
 PRODUCER = Path(__file__).parent / "producer.py"
 MIB = 2**20
 WAL = "shards/a/wal/entries/"
@@ -161,7 +161,7 @@ def test_put__interrupted_while_it_waits_for_room__takes_nothing_and_the_writer_
 
     def interrupt():
         while held.writer._pressure.waits == 0:
-            time.sleep(0.001)
+            TICK.wait(0.001)
         signal.pthread_kill(main, signal.SIGINT)
 
     other = threading.Thread(target=interrupt)

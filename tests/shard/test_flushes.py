@@ -19,6 +19,7 @@ from siltstone.table.tools import make_tools
 from siltstone.testing.script import ANY, Fault
 from worlds import FOR_EVER
 
+TICK = threading.Event()  # is never set: to look again in a while
 WAL = "shards/a/wal/entries/"
 DATA = "shards/a/data/"
 MANIFEST = "shards/a/manifest/entries/"
@@ -280,7 +281,7 @@ def test_flush_memtables__again_and_again__wal_and_manifest_keep_a_bounded_numbe
 def eventually(condition):
     end = time.monotonic() + 30
     while not condition() and time.monotonic() < end:
-        time.sleep(0.005)
+        TICK.wait(0.005)
     return condition()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,7 @@ from siltstone.testing.s3server import Faults
 from siltstone.testing.script import Fault
 from worlds import FOR_EVER
 
+TICK = threading.Event()  # is never set: to look again in a while
 WAL = "shards/a/wal/entries/"
 DATA = "shards/a/data/"
 
@@ -199,7 +199,7 @@ def test_put__others_queue_while_an_entry_is_written__share_the_next_one():
         for thread in others:
             thread.start()
         while writer.wal_stats().pending_batches < 4:
-            time.sleep(0)
+            TICK.wait(0.001)
         begun.append(writer.wal_stats().pending_batches)
 
     store.before("create", queue_more, key=WAL)

@@ -11,8 +11,10 @@ import sys
 import pytest
 
 from shard_worlds import ShardWorld, attempt, rows
+from siltstone.commit.memory import MemoryService
 from siltstone.errors import CommitUnknownError, UnavailableError
 from siltstone.store import memory
+from siltstone.testing.registries import FaultRegistry
 from siltstone.testing.script import ANY, Fault
 from worlds import FOR_EVER, ONCE
 
@@ -38,9 +40,9 @@ def seeded(**config):
 # -- workflows: each gets a world and a store that fails at some call ------------------------------
 
 
-def life(world, store):
+def life(world, store, **options):
     """A writer from its first call to its last."""
-    writer = attempt(world.writer, store)
+    writer = attempt(world.writer, store, **options)
     if isinstance(writer, BaseException):
         return writer
     world.put(writer, 10)
@@ -121,6 +123,24 @@ def test_writer__a_store_call_goes_wrong__what_was_acknowledged_is_there_once(wo
         world.go_on()
         reached += was_reached
     assert reached
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.REFUSE, Fault.LOSE, Fault.CRASH_BEFORE, Fault.CRASH_AFTER], ids=lambda one: one.name
+)
+def test_writer__a_call_to_its_commit_store_goes_wrong__what_was_acknowledged_is_there_once(fault):
+    for nth in itertools.count(1):
+        world = ShardWorld(service=MemoryService())
+        world.put(world.writer(), 1)
+        registry = FaultRegistry(world.registry())
+        registry.script.on(ANY, fault, nth=nth)
+        attempt(life, world, None, registry=registry)
+        reached = len(registry.calls) >= nth
+        registry.script.clear()
+        world.go_on()
+        if not reached:
+            break
+    assert nth > 10
 
 
 # -- appends that fail -----------------------------------------------------------------------------

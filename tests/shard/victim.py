@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 import pyarrow as pa
 
@@ -25,7 +26,8 @@ from siltstone.testing.stores import _CallByCall
 
 pa.array([0])  # loads what pyarrow loads at first use, so that no child has to; starts no thread
 LIFE = 1_000_000  # ids of one life
-PUTS_MAX = 5_000
+PUTS_MAX = 20_000  # nobody lives so long
+WAITS_EVERY = 10
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
 
 
@@ -99,6 +101,8 @@ class Victim:
             self.note(tries=ids)
             ack = writer.put(pa.table({"id": ids, "note": ["x" * 20] * len(ids)}, schema=SCHEMA))
             waiting.append((ids, ack))
+            if number % WAITS_EVERY == 0:  # a writer that waits for nothing makes few calls
+                ack.wait()
             while waiting and waiting[0][1].done:
                 self.note(acknowledged=waiting.pop(0)[0])
 
@@ -113,6 +117,8 @@ def main() -> None:
         if not child:
             try:
                 Victim(json.loads(line)).live()
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         say(child=child)

@@ -205,3 +205,15 @@ def test_pace_for__a_store_behind_a_network__has_more_reads_in_flight():
     far = MemoryStore("far")
     far.traits = Traits(kind="s3", known_good=True, cheap_probes=False)
     assert pace_for(far).threads == READS_IN_FLIGHT
+
+
+def test_in_order__a_store_for_one_thread__tasks_are_run_by_the_caller_one_after_the_other():
+    store = MemoryStore("alone")
+    store.traits = Traits(kind="sim", known_good=True, cheap_probes=False, threads=False)
+    assert not store.traits.overlaps
+    made = jobs(4)
+    found = in_order(iter(made), pace_for(store))
+    assert next(found) == 0
+    assert not made[1].begun.is_set()
+    assert list(found) == [1, 2, 3]
+    assert {job.thread for job in made} == {threading.current_thread().name}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
 from siltstone.cli.fragment_check import check_fragments
-from siltstone.errors import CorruptionError, TruncatedError
+from siltstone.errors import CorruptionError, MissingObjectError, TruncatedError
 from siltstone.shard.manifest import later, to_mark
 from siltstone.shard.place import ShardPlace
 from siltstone.shard.wal import WalTailer
@@ -90,7 +90,10 @@ class _Shard:
 
     def check(self, schema: Schema, *, deep: bool) -> ShardReport:
         """Look at everything; ``problems`` has what is wrong."""
-        logs = self._place.read()
+        try:
+            logs = self._place.read()
+        except MissingObjectError:  # one of its logs
+            logs = None
         if logs is None:
             self._check_absence()
             return ShardReport(self._name)

@@ -102,6 +102,11 @@ class ShardHand(ShardUser):
         for _ in range(draw.randint(2, 6)):
             self._act(process, table, writer, keys)
             process.wait(self.world.between(0.001, self.stage.rest_s))
+        if writer.knobs.enable_memtable and draw.random() < 0.5:  # nothing is between what it replayed and what it put
+            self.book.saw(began, read_rows(writer.scan().to_arrow()), fresh=True)
+        if draw.random() < 0.3:  # by a handle whose writer may have been fenced since
+            process.wait(self.world.between(0.001, self.stage.pauses_s["ShardHand"]))
+            look(self.stage, process, table)
         if draw.random() < 0.6:
             writer.close()
 
@@ -179,6 +184,8 @@ class ShardHand(ShardUser):
 
     def _failed(self, edit: Edit, error: SiltstoneError) -> None:
         if self.book.told(edit.op, error) != "alarm" and self.world.random.random() < 0.8:
+            if not self._doubts:
+                self.left += 1  # to run it again
             self._doubts.append(edit)
 
 
