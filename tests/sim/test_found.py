@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from siltstone import paths
+from siltstone.api.opening import create_table, open_table
 from siltstone.errors import CommitUnknownError, PermissionDeniedError, TruncatedError, UnavailableError
-from siltstone.testing.stores import Fault
+from siltstone.log import open_beside, open_log
+from siltstone.store.memory import MemoryStore
+from siltstone.testing.stores import Fault, Interleaves
 from worlds import World
 
 OP = "ab" * 16
@@ -217,3 +221,28 @@ def test_append__beaten_then_stalled_until_all_was_truncated__is_no_alarm(mode):
     with pytest.raises(CommitUnknownError):
         late.append(b"beaten", after=winner.start, op=OP)
     assert late.add(b"goes on").position == 2
+
+
+# -- shards ---------------------------------------------------------------------------------------------------
+
+
+def sharded():
+    """A bucket with a table of one shard that nobody wrote to, and the table."""
+    bucket = MemoryStore()
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+    return bucket, create_table(bucket, schema=columns, key="id", shards=1)
+
+
+def test_scan__shard_is_written_to_for_the_first_time_while_it_is_opened__is_no_alarm():
+    bucket, table = sharded()
+    store = Interleaves(bucket)
+    reader = open_table(store)
+
+    def put() -> None:
+        with table.shard(0).writer() as writer:
+            writer.put([{"id": 1, "name": "first"}])
+
+    open_beside(open_log(bucket, root="log/"), "shards/0000-0000/manifest/", create=True)  # and its maker died
+    store.after("list", put, key="wal/identity")
+    assert reader.scan(fresh=True).to_arrow().num_rows in {0, 1}
+    assert reader.count(fresh=True) == 1

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from siltstone.shard.wal import WalAppender
     from siltstone.table.once import Once
 
+GATHER_S = 0.0005  # after so long without another put, an entry is written with those that came
+GATHER_STEP_S = 0.0001
 LOOK_AGAIN_S = 1.0  # whoever writes wakes those who wait; this is for the case that it was interrupted before
 
 
@@ -149,6 +151,7 @@ class WalFlusher:
         self._queue: deque[Pending] = deque()  # rows leave it when they are in the WAL, not before
         self._entry: _Entry | None = None
         self._durable = (0, 0)  # turn and bytes of the last put that is in the WAL, set in one step: it acknowledges
+        self._crowd = 0  # how many waited with the last entry, beside the one who wrote it
         self.stopped: SiltstoneError | None = None
         self.told = 0  # the turn of the last put of which somebody was told that it is not durable
         self.counts = WalCounts()
@@ -234,6 +237,7 @@ class WalFlusher:
             done = [one for one in self._gates if self.is_durable(one[0])]
             rest = [one for one in self._gates if not self.is_durable(one[0])]
             now = len(rest) if self.stopped is not None else 1
+            self._crowd = len(done)
             self._gates = rest[now:]
         for _, gate in [*done, *rest[:now]]:
             gate.release()
@@ -274,6 +278,7 @@ class WalFlusher:
         """
         entry = self._entry
         if entry is None or self.is_durable(entry.turn):
+            self._gather()
             entry = self._entry = self._next()
         began = self._env.clock.monotonic()
         end = self._append(entry)
@@ -285,6 +290,17 @@ class WalFlusher:
         self.counts.rows += sum(one.chunk.count for one in entry.parts)
         self.counts.bytes += len(entry.body)
         self.counts.flush_ms += (self._env.clock.monotonic() - began) * 1000
+
+    def _gather(self) -> None:
+        """Let those come who waited with the last entry and put again: one entry for all of them is less work.
+
+        Who writes alone never waits here, and nobody waits for one who does not come at once.
+        """
+        seen, still_s = 0, 0.0
+        while (here := len(self._queue)) <= self._crowd and still_s < GATHER_S:
+            still_s = 0.0 if here > seen else still_s + GATHER_STEP_S
+            seen = here
+            self._env.clock.sleep(GATHER_STEP_S)
 
     def _next(self) -> _Entry:
         """As much of the queue as makes one entry."""
