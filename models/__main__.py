@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
+import finalize
 import floor
+import retention
 import wal
 from checker import check
 
-MODELS = {"floor": floor.VARIANTS, "wal": wal.VARIANTS}
+MODELS = {"finalize": finalize.VARIANTS, "floor": floor.VARIANTS, "retention": retention.VARIANTS, "wal": wal.VARIANTS}
 
 
 def main() -> int:

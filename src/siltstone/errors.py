@@ -74,15 +74,34 @@ class CommitUnknownError(SiltstoneError):
 
 
 class FencedError(SiltstoneError):
-    """A writer with a higher epoch took over; this writer's handle is of no more use."""
+    """A writer with a higher epoch took over; this writer's handle is of no more use.
+
+    ``facts`` holds ``epoch`` and, where it is known, ``found``; of a shard's writer ``shard`` and ``table`` too.
+    """
 
     kind = "fenced"
+
+
+class WriterStoppedError(SiltstoneError):
+    """A shard's writer could not write and was stopped; these rows are not there, and only another writer helps.
+
+    ``facts`` holds ``shard`` and ``table``.
+    """
+
+    kind = "writer-stopped"
 
 
 class BackpressureError(SiltstoneError):
     """Too much is waiting to be written; slow down."""
 
     kind = "backpressure"
+    retryable = True
+
+
+class UnfinishedError(SiltstoneError):
+    """Work that others were to do is not done yet; the error says what is missing."""
+
+    kind = "unfinished"
     retryable = True
 
 
@@ -126,6 +145,12 @@ class WrongCommitStoreError(InvalidInputError):
     """The commit store given is not the one that decides this log (or none was given)."""
 
     kind = "wrong-commit-store"
+
+
+class WrongWalStoreError(InvalidInputError):
+    """The WAL of a shard is in another store than the one that was given, or that store was emptied."""
+
+    kind = "wrong-wal-store"
 
 
 class SchemaMismatchError(InvalidInputError):

@@ -52,6 +52,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 TAKEOVER_S = 60.0
 PATIENCE_S = 300.0
 SECONDS_MAX = 86_400.0
@@ -124,7 +125,15 @@ def commit_lock(
             hint="make patience_s the longer one",
         )
     registry = open_registry(commits) if isinstance(commits, str) else commits
-    return CommitLock(registry, dataset.rstrip("/"), float(takeover_after_s), float(patience_s), env)
+    return CommitLock(registry, _same_name(dataset), float(takeover_after_s), float(patience_s), env)
+
+
+def _same_name(dataset: str) -> str:
+    """One name for one dataset, however its URI is written."""
+    scheme, found, path = dataset.partition("://")
+    if not found:
+        return dataset.rstrip("/")
+    return f"{_SCHEMES.get(scheme.lower(), scheme.lower())}://{re.sub('/+', '/', path).rstrip('/')}"
 
 
 @dataclass(frozen=True)

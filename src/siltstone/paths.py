@@ -17,7 +17,8 @@ The objects of one log, below its root:
 ``clock``                   nothing; written to ask the store for its time
 ==========================  ==========================================================
 
-The objects of one table, below its URI. A *name* is ``<base version>-<id>``:
+The objects of one table, below its URI. A *name* is ``<base version>-<id>``, with
+``@<k>`` behind it where the object is in another table:
 
 ==========================  ==========================================================
 ``log/...``                 the table's log, as above
@@ -25,8 +26,10 @@ The objects of one table, below its URI. A *name* is ``<base version>-<id>``:
 ``vectors/<name>.bits``     the deletion vectors of one transaction
 ``rollups/<x>-<n>.arrow``   what the entries up to n amount to; x counts down, so the newest is listed first
 ``shards/<s>/manifest/...`` the log of shard s's manifest, as above
-``shards/<s>/wal/...``      the log that is its WAL
+``shards/<s>/wal/...``      the log that is its WAL; ``wal-<n>`` where it was moved at position n
 ``shards/<s>/data/...``     its fragments; the number in a name is the generation
+``indexes/<name>/...``      a build of a text index: its log, its parts, and the marker that it is whole
+``origins/<k>/...``         no object of the table: what it has in common with the k-th table that it comes from
 ==========================  ==========================================================
 """
 
@@ -54,6 +57,11 @@ ROLLUPS = "rollups"
 SHARDS = "shards"
 MANIFEST = "manifest/"
 WAL = "wal/"
+INDEXES = "indexes"
+MARKER = "metadata"
+STAGING = "staging"
+ORIGINS = "origins"
+ORIGINS_MAX = 9999
 
 _NUMBER_MAX = 10**POSITION_DIGITS - 1
 
@@ -186,12 +194,83 @@ def parse_name(text: str) -> tuple[int, str] | None:
 
 def data(name: str) -> str:
     """Where a fragment is."""
-    return check_key(f"{DATA}/{_checked_name(name)}.parquet")
+    return _placed(name, DATA, ".parquet")
 
 
 def vectors(name: str) -> str:
     """Where the deletion vectors of a transaction are."""
-    return check_key(f"{VECTORS}/{_checked_name(name)}.bits")
+    return _placed(name, VECTORS, ".bits")
+
+
+def parse_data(key: str) -> str | None:
+    """The name of a fragment that is at a key; None where none of ours can be."""
+    return _parse_placed(key, DATA, ".parquet")
+
+
+def parse_vectors(key: str) -> str | None:
+    """The name of deletion vectors that are at a key; None where none of ours can be."""
+    return _parse_placed(key, VECTORS, ".bits")
+
+
+def _parse_placed(key: str, folder: str, ending: str) -> str | None:
+    found = key.removeprefix(f"{folder}/").removesuffix(ending)
+    return found if parse_name(found) is not None and key == f"{folder}/{found}{ending}" else None
+
+
+def index(build: str, rest: str) -> str:
+    """Where an object of a build is."""
+    return _placed(build, INDEXES, f"/{rest}")
+
+
+def index_log(build: str) -> str:
+    """The root of a build's log."""
+    return index(build, LOG[:-1]) + "/"
+
+
+def part(item: int, number: int) -> str:
+    """What a part of a build is called in its folder."""
+    return f"part_{item}_{number}.text"
+
+
+def staged_part(item: int, attempt: str, number: int) -> str:
+    """What an attempt at a part is called there."""
+    return f"{STAGING}/part_{item}_{attempt}_{number}.text"
+
+
+def parse_index(key: str) -> tuple[str, str] | None:
+    """(build, what is left of the key) of an object of a build; None where none of ours can be."""
+    folder, _, rest = key.removeprefix(f"{INDEXES}/").partition("/")
+    ours = key.startswith(f"{INDEXES}/") and parse_name(folder) is not None and rest
+    return (folder, rest) if ours else None
+
+
+def foreign(name: str, origin: int) -> str:
+    """The name that an object of another table has here."""
+    return f"{name}@{origin}"
+
+
+def origin_of(name: str) -> int:
+    """The number of the table that an object is in; 0 for one of the table's own."""
+    number = name.partition("@")[2]
+    return int(number) if number else 0
+
+
+def bare(name: str) -> str:
+    """The name that an object has in the table that it is in."""
+    return name.partition("@")[0]
+
+
+def in_origin(number: int, key: str) -> str:
+    """What an object of another table is called here."""
+    return f"{ORIGINS}/{number:04d}/{key}"
+
+
+def parse_origin(key: str) -> tuple[int, str] | None:
+    """(number, key there) of an object that is in another table; None for one of the table's own."""
+    if not key.startswith(f"{ORIGINS}/"):
+        return None
+    number, _, rest = key[len(ORIGINS) + 1 :].partition("/")
+    return (int(number), rest) if len(number) == 4 and number.isascii() and number.isdigit() and rest else None
 
 
 def rollup(position: int) -> str:
@@ -210,10 +289,18 @@ def shard(name: str) -> str:
     return check_key(f"{SHARDS}/{name}") + "/"
 
 
+def wal(shard_: str, begins: int) -> str:
+    """The root of a shard's WAL that begins at a position."""
+    return shard(shard_) + (f"{WAL[:-1]}-{digits(begins)}/" if begins else WAL)
+
+
 def is_of_shard(root: str) -> bool:
     """Whether a log's root is that of a shard's manifest or WAL."""
     parts = root.rstrip("/").split("/")
-    return len(parts) >= 3 and parts[-3] == SHARDS and f"{parts[-1]}/" in {MANIFEST, WAL}
+    if len(parts) < 3 or parts[-3] != SHARDS:
+        return False
+    kind, _, begins = parts[-1].partition("-")
+    return f"{parts[-1]}/" == MANIFEST or (f"{kind}/" == WAL and (not begins or parse_digits(begins) is not None))
 
 
 def shard_name(map_: int, number: int) -> str:
@@ -221,10 +308,13 @@ def shard_name(map_: int, number: int) -> str:
     return f"{map_:04d}-{number:04d}"
 
 
-def _checked_name(name: str) -> str:
-    if parse_name(name) is None:
+def _placed(name: str, folder: str, ending: str) -> str:
+    own, _, origin = name.partition("@")
+    right = not origin or (origin.isascii() and origin.isdigit() and 1 <= int(origin) <= ORIGINS_MAX)
+    if parse_name(own) is None or not right or name.endswith("@"):
         raise InvalidInputError(f"{name!a} is no name of a table's object")
-    return name
+    key = check_key(f"{folder}/{own}{ending}")
+    return in_origin(int(origin), key) if origin else key
 
 
 def parse_identity(key: str) -> str | None:

@@ -7,17 +7,23 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from siltstone.api.table import Table, missing
+from siltstone.api.given import given_wal
+from siltstone.api.missing import missing
+from siltstone.api.table import Table
 from siltstone.env import REAL, Env
-from siltstone.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, SiltstoneError
-from siltstone.format.table import SHARDS_MAX, Change, Cursor, Sharding, encode_body, encode_change
+from siltstone.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SiltstoneError
+from siltstone.format.table import SHARDS_MAX, Change
 from siltstone.log import open_log
-from siltstone.paths import LOG, shard_name
+from siltstone.paths import LOG
+from siltstone.retain.birth import be_born, cursors_of, new_sharding
+from siltstone.retain.drop import end_drop
 from siltstone.shard.config import PREFIX, Knobs, ShardWriterConfig, knobs
 from siltstone.store.connect import open_store
 from siltstone.table import arguments
+from siltstone.table.origins import Others, check_origins
 from siltstone.table.schema import arrow_schema, make_schema
 from siltstone.table.types import shown
+from siltstone.telemetry.seams import traced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +35,11 @@ if TYPE_CHECKING:
     from siltstone.format.table import Schema
     from siltstone.log.open import Guard
     from siltstone.store.base import Store
+    from siltstone.table.origins import Given
+    from siltstone.table.state import State
 
 
+@traced("siltstone.create", facts=lambda table: {"table": table.uri})
 def create_table(
     uri: str | Path | Store,
     *,
@@ -38,6 +47,8 @@ def create_table(
     key: str | Sequence[str] | None = None,
     shards: int | None = None,
     shard_config: ShardWriterConfig | Mapping[str, str] | None = None,
+    wal: str | Path | Store | None = None,
+    wal_options: Mapping[str, str] | None = None,
     commits: str | Registry | None = None,
     exist_ok: bool = False,
     settings: Mapping[str, str | None] | None = None,
@@ -55,30 +66,40 @@ def create_table(
 
     ``shards`` spreads a keyed table's rows over so many shards, each with a writer and a WAL of its own;
     ``shard_config`` says how they write where they are not told otherwise: a ShardWriterConfig, or texts by knob.
+    ``wal`` names another store for the WALs, and ``wal_options`` its storage options; see docs/retention.md.
 
     Raises AlreadyExistsError, UnsafeStoreError (the store would lose data; pass ``commits``), InvalidInputError.
     """
     arguments.check_flag(exist_ok, "exist_ok")
     record = make_schema(schema, key)
-    change = _creation(record, shards, settings or {}, shard_config)
-    log = open_log(
-        uri, commits=commits, create=True, root=LOG, guard=guard, probe=probe, storage_options=storage_options,
-        sync=sync, env=env,
-    )  # fmt: skip
-    created = False
-    if not exist_ok or log.published(0) is None:
-        try:
-            log.append(encode_body(encode_change(change)), after=log.start)
-            created = True
-        except ConflictError:
-            if not exist_ok:
-                raise _exists(log.store.uri) from None
-    table = Table(log, env=env)
+    count = _check_shards(shards, keyed=bool(record.key))
+    kept = _all_settings(settings or {}, shard_config)
+    store = open_store(uri, storage_options, sync=sync)
+    other = given_wal(wal, wal_options, storage_options, store, sync=sync)
+    others = Others(store.uri, storage_options, {}, sync)
+    log = open_log(store, commits=commits, create=True, root=LOG, guard=guard, probe=probe, sync=sync, env=env)
+
+    def make(before: State) -> Change:
+        sharding = new_sharding(log.store, before, count) if count else None
+        return Change(
+            operation="create",
+            schema=record,
+            settings=kept,
+            shards=cursors_of(sharding),
+            sharding=sharding,
+            wal=None if other is None else other.make(log),
+        )
+
+    created = be_born(log, make, clear=lambda before: end_drop(log, before, others, other)) is None
+    if not created and not exist_ok:
+        raise _exists(log.store.uri)
+    table = Table(log, env=env, others=others, other=other)
     if not created:
-        _check_same(table, record, key=_names(key), sharding=change.sharding)
+        _check_same(table, record, key=_names(key), shards=count)
     return table
 
 
+@traced("siltstone.open", facts=lambda table: {"table": table.uri})
 def open_table(
     uri: str | Path | Store,
     *,
@@ -86,34 +107,40 @@ def open_table(
     tag: str | None = None,
     commits: str | Registry | None = None,
     storage_options: Mapping[str, str] | None = None,
+    origins: Mapping[str | int, Given] | None = None,
+    wal: str | Path | Store | None = None,
+    wal_options: Mapping[str, str] | None = None,
     probe: bool = True,
     sync: bool = True,
     env: Env = REAL,
 ) -> Table:
-    """Open the table at a URI, or one version of it. Raises NotFoundError, and what ``create`` raises of stores."""
+    """Open the table at a URI, or one version of it. Raises NotFoundError, and what ``create`` raises of stores.
+
+    A clone opens the tables that it reads from, too: with the same ``storage_options`` where they are in the same
+    bucket, else with what is in the environment. ``origins`` says otherwise, by their recorded URI or their number:
+    the URI or the Store where one is now, or its storage options, with ``commits`` beside them for ``detach``.
+
+    ``wal`` is the store of the shards' WALs, where they are not in the table's own: whoever writes shards, merges them
+    or reads them freshly needs it, with ``wal_options`` as its storage options.
+    """
     store = open_store(uri, storage_options, sync=sync)
+    others = Others(store.uri, storage_options, check_origins(origins), sync)
+    other = given_wal(wal, wal_options, storage_options, store, sync=sync)
     try:
         log = open_log(store, commits=commits, root=LOG, probe=probe, sync=sync, env=env)
     except NotFoundError as error:
         raise _missing(store) from error
-    table = Table(log, env=env)
+    table = Table(log, env=env, others=others, other=other)
     return table if version is None and tag is None else table.at(version=version, tag=tag)
 
 
-def _creation(schema: Schema, shards: object, settings: Mapping[str, str | None], shard_config: object) -> Change:
-    """What the first version of a table says."""
-    count = _check_shards(shards, keyed=bool(schema.key))
+def _all_settings(settings: Mapping[str, str | None], shard_config: object) -> dict[str, str | None]:
+    """What the first version of a table sets."""
     known = arguments.check_settings(settings)
     written = _shard_settings(shard_config)
     for name in sorted(written.keys() & known.keys()):
         raise InvalidInputError(f"{shown(name)} is in settings= and in shard_config= too", hint="give it once")
-    return Change(
-        operation="create",
-        schema=schema,
-        settings={**known, **written},
-        shards={shard_name(0, number): Cursor() for number in range(count)},
-        sharding=Sharding(count=count) if count else None,
-    )
+    return {**known, **written}
 
 
 def _check_shards(shards: object, *, keyed: bool) -> int:
@@ -160,13 +187,13 @@ def _knob_settings(config: object) -> dict[str, str]:
     return {PREFIX + name: text for name, text in config.items()}
 
 
-def _check_same(table: Table, schema: Schema, *, key: tuple[str, ...], sharding: Sharding | None) -> None:
+def _check_same(table: Table, schema: Schema, *, key: tuple[str, ...], shards: int) -> None:
     """Raise AlreadyExistsError where a table that is there is not the one that was asked for."""
     there = table._now().sharding  # noqa: SLF001 - the same package's
     problem = ""
     if not table.schema.equals(arrow_schema(schema)) or table.key != key:
         problem = "other columns or another key"
-    elif sharding is not None and (there is None or there.count != sharding.count):
+    elif shards and (there is None or there.count != shards):
         problem = f"{there.count if there else 'no'} shards"
     if problem:
         raise AlreadyExistsError(

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from siltstone.errors import ConflictError, FencedError, InvalidInputError
 from siltstone.format.table import Cursor
+from siltstone.index.operations import found
+from siltstone.retain.birth import new_sharding
 from siltstone.shard.config import knobs
-from siltstone.shard.merge import Settle, tidy_all
+from siltstone.shard.merge import RUN_AGAIN, Settle, tidy_all
+from siltstone.shard.route import shard_numbers
 from siltstone.shard.routed import open_all
 from siltstone.shard.split import Reshard, check_count, seal
+from siltstone.shard.wal_store import RecordWal, is_same
 from siltstone.table.arguments import check_shard_name, check_text
+from siltstone.table.lookup import given_keys
 from siltstone.table.operations import Append, Filtered, Overwrite, Restore, Upsert, Work
 from siltstone.table.transaction import Operations
+from siltstone.telemetry import metrics
+from siltstone.telemetry.seams import traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from siltstone.log import Log
     from siltstone.shard.config import ShardWriterConfig
     from siltstone.shard.routed import RoutedWriter
     from siltstone.shard.shards import Shards, ShardStatus
     from siltstone.shard.writer import ShardWriter
+    from siltstone.table.commit import Committed
     from siltstone.table.draft import Draft
+    from siltstone.table.group import Request, Turns
     from siltstone.table.state import State
     from siltstone.table.versions import Version
 
@@ -82,12 +93,33 @@ class Sharded(Operations):
     """The part of a table's handle that has to do with shards."""
 
     _shards: Shards
+    _log: Log
+    _turns: Turns
 
     def shard(self, shard: int | str) -> Shard:
         """A shard: by its number in a keyed table, by a name of your choice in one without a key."""
         if isinstance(shard, str):
             check_shard_name(shard)
         return Shard(self, shard)
+
+    def shard_of(self, keys: object) -> list[int]:
+        """The number of the shard that each key belongs to, in the order given; keys come as ``get`` takes them.
+
+        No request is made: the shards are those that this handle saw last, and ``refresh`` looks whether others have
+        split them since. A put to a shard that is not the key's is refused.
+        """
+        state = self._begun
+        if not state.schema.key:
+            raise InvalidInputError(
+                "this table has no key that would belong to a shard",
+                hint="its shards have names of your choice: write to one with shard('name').writer()",
+            )
+        if state.sharding is None:
+            raise InvalidInputError(
+                "this table has no shards", hint="create it with shards=, or give it some with split_shards()"
+            )
+        found: list[int] = shard_numbers(given_keys(state.schema, keys), state.sharding.count).tolist()
+        return found
 
     def writer(self, config: ShardWriterConfig | None = None, *, name: str = "") -> RoutedWriter:
         """A writer that takes all shards over and brings each row to the shard of its key."""
@@ -99,6 +131,9 @@ class Sharded(Operations):
                     "this table has no shards that rows could be routed to",
                     hint="create it with key= and shards=; without a key, write to one with shard('name').writer()",
                 )
+            if state.wal is not None:  # all or none: shards in two stores can't be read together
+                for number in range(state.sharding.count):
+                    self._shards.a_place(self._shards.name_of(number, state)).check_wal()
             open_one = partial(self._open_shard, state, config=config, name=name)  # all of one version: they fit
             try:
                 return open_all(open_one, state.sharding.count)
@@ -115,10 +150,11 @@ class Sharded(Operations):
         """All shards: epochs, cursors, what waits to be merged, the last error."""
         return self._shards.status()
 
+    @traced("siltstone.merge", count=metrics.MERGES, seconds=metrics.MERGE_SECONDS)
     def merge_shards(self) -> Version:
         """Take all that is durable in the shards into the table, as one version, and let the shards drop it."""
         self._looked()
-        done = self._do(Settle(self._shards.readers))
+        done = self._do(Settle(self._shards.readers, now=self._looked))
         if done.operation == "none":
             self._tidy(self._begun.shards)  # whoever merged may not have come so far
         self._shards.clear(self._begun)
@@ -137,8 +173,12 @@ class Sharded(Operations):
         if not state.schema.key:
             raise InvalidInputError("a table without a key has shards of any name; there is nothing to split")
         count = check_count(count, state.sharding)
+        first = 0 if state.sharding is not None else new_sharding(self._log.store, state, count).map
         seal(self._shards.readers(state))
-        done = self._do(Settle(self._shards.readers, accompanies=True), Reshard(count, state.sharding))
+        done = self._do(
+            Settle(self._shards.readers, now=self._looked, accompanies=True),
+            Reshard(count, state.sharding, first=first),
+        )
         self._shards.clear(self._begun)
         return done
 
@@ -160,10 +200,32 @@ class Sharded(Operations):
     ) -> ShardWriter:
         """Take a shard over that a version has, or that is made now."""
         chosen = knobs(config, state.settings)
-        found = self._shards.name_of(shard, state)
-        if found not in state.shards:
-            self._do(AddShard(found))
-        return self._shards.open_writer(found, state, chosen, writer=name, background=background)
+        for one in chosen.index_configs:
+            found(state, one)
+        place = self._shards.name_of(shard, state)
+        if place not in state.shards:
+            if state.born:
+                self._check_unused(place)
+            self._do(AddShard(place))
+        made = self._shards.open_writer(place, state, chosen, writer=name, background=background)
+        recorded = made.state.wal.store
+        if recorded is not None and not is_same(recorded, self._begun.wal):
+            try:
+                self._do(RecordWal(recorded))
+            except BaseException:
+                made.close()
+                raise
+        return made
+
+    def _check_unused(self, name: str) -> None:
+        """Raise ConflictError where a table that was dropped here had a shard of that name: its rows may be there."""
+        manifest = self._shards.a_place(name).manifest()
+        if manifest is not None and manifest.read().sealed:
+            raise ConflictError(
+                f"shard {name} was sealed by a drop of its table, which was here before this one",
+                hint="give the shard another name: those of a table that was dropped are not used again",
+                shard=name,
+            )
 
     def _settled(self, works: Sequence[Work]) -> list[Work]:
         """Operations with what they need before them: a change of rows is newer than all that was durable before it.
@@ -175,7 +237,19 @@ class Sharded(Operations):
         if not looking:
             return list(works)
         drops = isinstance(looking[0], Overwrite | Restore)
-        return [Settle(partial(self._shards.touched, looking), accompanies=True, drops=drops), *works]
+        touched = partial(self._shards.touched, looking)
+        return [Settle(touched, now=self._looked, accompanies=True, drops=drops), *works]
+
+    def _behind_shards(self, request: Request) -> Committed:
+        """Commit a request; again where others changed columns, or merged, while shards were read."""
+        for _ in self._tools.env.tries():
+            try:
+                return self._turns.commit(replace(request))
+            except ConflictError as error:
+                if RUN_AGAIN not in error.facts:
+                    raise
+                failed = error
+        raise failed
 
     def _tidy(self, moved: Iterable[str]) -> None:
         """Let shards drop what is in the newest version."""

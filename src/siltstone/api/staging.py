@@ -37,7 +37,7 @@ class Staging:
         self._once = once
         self._message = arguments.check_message(message)
         self.state: State = table._now()  # noqa: SLF001
-        self.tools: Tools = table._own_tools  # noqa: SLF001
+        self.tools: Tools = table._plain_tools  # noqa: SLF001
 
     @property
     def site(self) -> Site:
@@ -53,6 +53,10 @@ class Staging:
     def applied(self) -> bool:
         """Whether the same was committed before, so that there is nothing to do."""
         return self._once.applied(self.state) is not None
+
+    def applied_as(self, operation: str) -> bool:
+        """The same; refuses an id that another kind of operation has."""
+        return self._once.applied_as(self.state, operation) is not None
 
     def commit(self, works: Sequence[Work]) -> Version:
         """Make a version of operations whose work was done."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-import pyarrow as pa
-
+from siltstone.api.checkpoints import Checkpointed, Kept
+from siltstone.api.choosing import READS, chosen
+from siltstone.api.clones import Cloned
+from siltstone.api.collection import Collecting
+from siltstone.api.indexes import Indexed
+from siltstone.api.missing import collected, no_tag, not_there
 from siltstone.api.shards import Sharded
+from siltstone.closing import Closing
 from siltstone.env import REAL, Env
-from siltstone.errors import (
-    ClosedError,
-    ConflictError,
-    DuplicateKeyError,
-    InvalidInputError,
-    NotFoundError,
-    TruncatedError,
-)
+from siltstone.errors import ClosedError, ConflictError, DuplicateKeyError, InvalidInputError, TruncatedError
+from siltstone.index.cover import Covers
 from siltstone.locks import ForkLock
+from siltstone.shard.fresh_scan import FreshSource
 from siltstone.shard.shards import Shards
 from siltstone.table import arguments
 from siltstone.table.changes import Changes
@@ -29,46 +29,68 @@ from siltstone.table.compact import compact
 from siltstone.table.group import Request, Turns
 from siltstone.table.history import History
 from siltstone.table.lookup import get
-from siltstone.table.operations import Restore, Tags
+from siltstone.table.operations import Tags
+from siltstone.table.origins import OpensOthers, open_other, with_origins
 from siltstone.table.scan import Scan
 from siltstone.table.schema import arrow_schema, key_fields
 from siltstone.table.source import TableSource
 from siltstone.table.sql import run_sql
 from siltstone.table.tools import Tools, make_tools
 from siltstone.table.transaction import Transaction
-from siltstone.table.types import shown
-from siltstone.table.versions import Version, counts_of, describe, list_versions, unchanged, version_at
+from siltstone.table.versions import Version, counts_of, describe, list_versions, unchanged
+from siltstone.telemetry import metrics
+from siltstone.telemetry.seams import traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    import pyarrow as pa
+
     from siltstone.format.table import Schema
     from siltstone.log import Log
+    from siltstone.shard.wal_store import OtherWal
+    from siltstone.table.checkpoints import Checkpoint
     from siltstone.table.compact import Compacted
     from siltstone.table.operations import Work
+    from siltstone.table.origins import Others
     from siltstone.table.sql import Result
     from siltstone.table.state import State
 
 
-class Table(Sharded):
+class Table(Checkpointed, Cloned, Collecting, Indexed, Sharded, Closing):
     """A table, or with ``at`` one version of it. Threads may share a handle; it pickles as the way to open it."""
 
-    def __init__(self, log: Log, *, env: Env = REAL, pinned: State | None = None, tools: Tools | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        *,
+        env: Env = REAL,
+        pinned: State | None = None,
+        tools: Tools | None = None,
+        others: OpensOthers = open_other,
+        kept: Kept | None = None,
+        other: OtherWal | None = None,
+    ) -> None:
         self._log = log
+        self._other = other
         self._env = env
-        self._own_tools = tools or make_tools(log.store, env)
+        self._others = others
         self._history = History(log)
         self._lock = ForkLock()
         self._pinned = pinned
+        self._kept = kept
         self._state = pinned or self._history.newest()
+        if not self._state.exists:
+            raise not_there(log.store.uri, self._state)
+        self._own_tools = tools or make_tools(with_origins(log.store, self._state.origins, others), env)
+        self._covers = Covers()
+        self._born = self._state.born
         self._closed = False
-        self._shards = Shards(log, self._own_tools, self._now)
+        self._shards = Shards(log, self._own_tools, self._now, self.checkpoint, other, texts=self._texts)
         self._turns = Turns(
             self._own_tools, self._history, state=lambda: self._state, seen=self._seen, complete=self._settled
         )
-        if not self._state.exists:
-            raise missing(log.store.uri)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -122,9 +144,11 @@ class Table(Sharded):
         With ``fresh``, rows that are durable in shards and not merged yet are seen too.
         """
         where, limit = arguments.check_where(where), arguments.check_limit(limit)
-        tools, state = self._seen_by(fresh=fresh)
-        return Scan(tools, state, columns=columns, where=where, limit=limit)
+        if self._is_fresh(fresh):
+            return self._shards.scan(columns, where=where, limit=limit)
+        return Scan(self._own_tools, self._now(), columns=columns, where=where, limit=limit)
 
+    @traced("siltstone.get", seconds=metrics.GET_SECONDS)
     def get(self, keys: object, columns: Sequence[str] | None = None, *, fresh: bool = False) -> pa.Table:
         """The rows with these keys, in the order asked for; keys that are not there are left out."""
         if self._is_fresh(fresh):
@@ -148,15 +172,25 @@ class Table(Sharded):
                 raise InvalidInputError(
                     f"{name} must be a Table, got {type(table).__name__}", hint="open it with siltstone.open()"
                 )
-        sources = {name: TableSource(*one._seen_by(fresh=fresh)) for name, one in tables.items()}  # noqa: SLF001
-        return run_sql(query, sources)
+        return run_sql(query, {name: one._source(fresh=fresh) for name, one in tables.items()})  # noqa: SLF001
 
     def at(
-        self, *, version: int | None = None, tag: str | None = None, timestamp: datetime | str | int | None = None
+        self,
+        *,
+        version: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | str | int | None = None,
+        checkpoint: Checkpoint | str | None = None,
     ) -> Table:
-        """One version: by number, by tag, or the one that was there at a time. Stays as it is for ever."""
-        state = self._at(self._now(), version=version, tag=tag, timestamp=timestamp)
-        return Table(self._log, env=self._env, pinned=state, tools=self._own_tools)
+        """One version: by number, tag or checkpoint, or the one that was there at a time. Stays as it is for ever."""
+        now = self._plain()
+        state = chosen(
+            self._history, now, version=version, tag=tag, timestamp=timestamp, checkpoint=checkpoint, ways=READS
+        )
+        tools, state, kept = self._laid(now, state, checkpoint)
+        return Table(
+            self._log, env=self._env, pinned=state, tools=tools, others=self._others, kept=kept, other=self._other
+        )
 
     def history(self, limit: int | None = None) -> list[Version]:
         """The versions, newest first."""
@@ -165,9 +199,9 @@ class Table(Sharded):
     def changes(self, since: int, until: int | None = None, columns: Sequence[str] | None = None) -> Changes:
         """The rows that changed after version ``since`` up to ``until``, with ``_change`` and ``_version``."""
         try:
-            return Changes(self._own_tools, self._history, self._now(), since=since, until=until, columns=columns)
+            return Changes(self._plain_tools, self._history, self._plain(), since=since, until=until, columns=columns)
         except TruncatedError as error:
-            raise _collected(error, f"version {since}, or one behind it,") from error
+            raise collected(error, f"version {since}, or one behind it,") from error
 
     def resolve(self, op: str) -> int | None:
         """The version that an operation made, None where it made none: what to ask after a CommitUnknownError."""
@@ -193,7 +227,7 @@ class Table(Sharded):
         def end(works: Sequence[Work]) -> Version:
             return self._commit(Request(works, state.version, mark, message))
 
-        return Transaction(self._own_tools, state, end, applied=mark.applied(state) is not None)
+        return Transaction(self._own_tools, state, end, once=mark)
 
     def tag(self, name: str, *, version: int | None = None) -> Version:
         """Give a version (the newest) a name; a tag that is there moves."""
@@ -206,17 +240,11 @@ class Table(Sharded):
         name = arguments.check_label(name, "tag")
         state = self._looked()
         if name not in state.tags:
-            raise _no_tag(name, state)
+            raise no_tag(name, state)
         return self._do(Tags({name: None}))
 
-    def restore(
-        self, *, version: int | None = None, tag: str | None = None, timestamp: datetime | str | int | None = None
-    ) -> Version:
-        """Bring back the rows and columns of an earlier version, as a new version."""
-        return self._do(Restore(self._at(self._looked(), version=version, tag=tag, timestamp=timestamp)))
-
     def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
-        """Rewrite small and half-deleted fragments into fewer ones, clustered by key; rows stay as they are."""
+        """Rewrite small, half-deleted fragments into fewer ones, by key; rows stay. Optimize text indexes after it."""
         self._check_writable()
         arguments.check_progress(progress)
         done = compact(self._own_tools, self._history, self._begun, progress=progress)
@@ -242,10 +270,11 @@ class Table(Sharded):
     def _schema(self) -> Schema:
         return self._begun.schema
 
-    def _run(self, make: Callable[[], Work], *, data: object = ()) -> Version:
+    def _run(self, make: Callable[[], Work], *, data: object = (), kind: str = "") -> Version:
         """Do an operation, and once more where it was refused because of columns that others have changed since."""
+        del kind  # only what is applied once has to know
         self._check_writable()
-        if not _is_held(data):  # a stream is read once: look first
+        if not arguments.is_held(data):  # a stream is read once: look first
             self._now()
             return self._do(make())
         before = self._begun.schema
@@ -253,8 +282,9 @@ class Table(Sharded):
             return self._do(make())
         except DuplicateKeyError:  # was decided on the newest version
             raise
-        except (InvalidInputError, ConflictError):
-            if self._now().schema == before:
+        except (InvalidInputError, ConflictError) as error:
+            # Versions that were collected since this handle looked are no reason either.
+            if self._now().schema == before and "floor" not in error.facts:
                 raise
         return self._do(make())
 
@@ -263,7 +293,7 @@ class Table(Sharded):
 
     def _commit(self, request: Request) -> Version:
         self._check_writable()
-        done = self._turns.commit(request)
+        done = self._behind_shards(request)
         if done.change is None:
             return unchanged(done.state, done.version)
         self._tidy(name for name, cursor in done.change.shards.items() if cursor is not None and cursor.position)
@@ -279,7 +309,14 @@ class Table(Sharded):
 
     def _seen_by(self, *, fresh: object) -> tuple[Tools, State]:
         """What a read works with."""
-        return self._shards.view() if self._is_fresh(fresh) else (self._own_tools, self._now())
+        return self._shards.view()[:2] if self._is_fresh(fresh) else (self._own_tools, self._now())
+
+    def _source(self, *, fresh: object) -> TableSource:
+        """What SQL reads."""
+        if not self._is_fresh(fresh):
+            return TableSource(self._own_tools, self._now())
+        view = self._shards.view()
+        return FreshSource(view.tools, view.state, view)
 
     def _now(self) -> State:
         """The state that a read sees."""
@@ -287,7 +324,12 @@ class Table(Sharded):
             raise ClosedError(f"{self!r} was closed", hint="open the table again")
         if self._pinned is not None:
             return self._pinned
-        return self._seen(self._history.refresh(self._state))
+        state = self._seen(self._history.refresh(self._state))
+        self._check_there()
+        return state
+
+    def _opened(self, log: Log, others: Others, other: OtherWal | None) -> Self:
+        return type(self)(log, env=self._env, others=others, other=other)
 
     def _looked(self) -> State:
         """The newest version, for a write that decides by what it sees."""
@@ -300,23 +342,6 @@ class Table(Sharded):
                 self._state = state
             return self._state
 
-    def _at(self, state: State, *, version: object, tag: object, timestamp: object) -> State:
-        given = [one for one in (version, tag, timestamp) if one is not None]
-        if len(given) != 1:
-            raise InvalidInputError(f"{len(given)} of version=, tag= and timestamp= are given", hint="give one of them")
-        if tag is not None:
-            name = arguments.check_label(tag, "tag")
-            if name not in state.tags:
-                raise _no_tag(name, state)
-            version = state.tags[name]
-        elif timestamp is not None:
-            version = version_at(state, arguments.moment_ms(timestamp))
-        number = arguments.check_version(version, newest=state.version)
-        try:
-            return state if number == state.version else self._history.at(number)
-        except TruncatedError as error:
-            raise _collected(error, f"version {number}") from error
-
     def _check_writable(self) -> None:
         self._log.check_process()
         if self._closed:
@@ -326,6 +351,12 @@ class Table(Sharded):
                 f"{self!r} is pinned to version {self._pinned.version} and can't be written",
                 hint="write through the table itself",
             )
+        self._check_there()
+
+    def _check_there(self) -> None:
+        """Raise NotFoundError where the table was dropped, also where another one was made there since."""
+        if self._state.born != self._born:
+            raise not_there(self.uri, self._state)
 
     def close(self) -> None:
         """End the handle and the writers of its shards; closing twice is fine. Versions made by ``at`` end with it.
@@ -341,46 +372,20 @@ class Table(Sharded):
             if self._pinned is None:
                 self._log.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[object, ...]:
         """A handle pickles as the way to open it; a pinned one with its version."""
-        return (_again, (self._log, None if self._pinned is None else self._pinned.version))
+        version = None if self._pinned is None else self._pinned.version
+        return (_again, (self._log, version, self._others, self._other, self._kept and self._kept.checkpoint))
 
     def __repr__(self) -> str:
         pinned = f"@{self._pinned.version}" if self._pinned is not None else ""
         return f"Table({self.uri}{pinned})"
 
 
-def _again(log: Log, version: int | None) -> Table:
-    table = Table(log)
+def _again(
+    log: Log, version: int | None, others: OpensOthers, other: OtherWal | None, checkpoint: Checkpoint | None
+) -> Table:
+    table = Table(log, others=others, other=other)
+    if checkpoint is not None:
+        return table.at(checkpoint=checkpoint)
     return table if version is None else table.at(version=version)
-
-
-def _is_held(data: object) -> bool:
-    """Whether rows are all there, and the same however often they are read."""
-    if isinstance(data, list | tuple):
-        return all(isinstance(one, dict | pa.Table | pa.RecordBatch) for one in data)
-    return isinstance(data, dict | pa.Table | pa.RecordBatch) or hasattr(data, "columns")
-
-
-def missing(uri: str) -> NotFoundError:
-    """The error for a URI without a table."""
-    return NotFoundError(f"there is no table at {uri}", hint="check the URI, or make one with siltstone.create()")
-
-
-def _no_tag(name: str, state: State) -> NotFoundError:
-    known = ", ".join(shown(one)[1:-1] for one in sorted(state.tags)[:10]) or "none"
-    return NotFoundError(f"there is no tag {name!a}", hint=f"tags: {known}")
-
-
-def _collected(error: TruncatedError, what: str) -> TruncatedError:
-    return TruncatedError(
-        f"{what} can't be read any more: {error.message}",
-        hint="history() lists the versions that are left",
-        **error.facts,
-    )

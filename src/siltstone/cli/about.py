@@ -8,25 +8,17 @@ from typing import TYPE_CHECKING
 
 from siltstone._version import __version__
 from siltstone.cli.errors import DONE
-from siltstone.cli.options import add_verb
 from siltstone.commit.connect import supported_schemes
 from siltstone.format import frame, records
 
 if TYPE_CHECKING:
     import argparse
 
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
 
 
-def add_verbs(verbs: Verbs) -> None:
+def run_version(_: argparse.Namespace, output: Output) -> int:
     """The verb ``version``."""
-    shape = ("siltstone", "python", "obstore", "format", "frame", "commit_stores")
-    teaches = "Example:\n  siltstone version --json"
-    add_verb(verbs, "version", _version, says="What is installed here.", teaches=teaches, shape=shape)
-
-
-def _version(_: argparse.Namespace, output: Output) -> int:
     try:
         obstore = version("obstore")
     except PackageNotFoundError:

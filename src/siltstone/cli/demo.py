@@ -13,48 +13,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from siltstone.cli.demo_pipeline import FILE_NAME, play
+from siltstone.cli.demo_pipeline import FILE, FILE_NAME, play
 from siltstone.cli.demo_steps import Check, Step
 from siltstone.cli.demo_stores import STORE_STEPS
 from siltstone.cli.errors import DONE, FAILED
-from siltstone.cli.options import add_verb
+from siltstone.cli.output import clean
 from siltstone.cli.pipeline import watch
+from siltstone.cli.progress import Progress
 from siltstone.errors import InvalidInputError, SiltstoneError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
 
-_SHAPE = ("ok", "seconds", "steps")
-_TEACHES = """\
-Reviews arrive in files, and a pipeline takes them in on a Spark of this machine: a stream into the WALs of shards,
-stopped in the middle and started again, and merged into the table; corrections, a delete, an update, a compaction; then
-an older version is read and a question asked. After that, processes write to an S3 server that lies, and a writer is
-killed. Every step is counted. Takes about a minute; needs `pip install 'siltstone[spark]'`.
 
-Examples:
-  siltstone demo
-  siltstone demo --keep demo-files
-"""
-
-
-def add_verbs(verbs: Verbs) -> None:
+def run_demo(arguments: argparse.Namespace, output: Output) -> int:
     """The verb ``demo``."""
-    parser = add_verb(
-        verbs, "demo", _demo, says="See siltstone at work on this machine.", teaches=_TEACHES, shape=_SHAPE
-    )
-    parser.add_argument(
-        "--keep",
-        metavar="DIR",
-        type=Path,
-        help="leave files and tables in this directory, which must be new, or that of an earlier demo",
-    )
-
-
-def _demo(arguments: argparse.Namespace, output: Output) -> int:
     began = time.monotonic()
     steps: list[Step] = []
     with _directory(arguments.keep) as directory, tempfile.TemporaryDirectory(prefix="siltstone-demo-") as scratch:
@@ -66,7 +42,9 @@ def _demo(arguments: argparse.Namespace, output: Output) -> int:
 
 def _pipeline(directory: Path, _: Path, output: Output) -> list[Step]:
     output.note("A pipeline on Spark")
-    return play(directory, watch(output), _teller(output), lambda text: output.note(f"        {text}"))
+    with Progress(output, "demo", unit="steps") as bar:
+        watched = watch(output, bar, total=FILE.count("  - id: "))
+        return play(directory, watched, _teller(output), lambda text: output.note(f"        {text}"))
 
 
 def _stores(_: Path, scratch: Path, output: Output) -> list[Step]:
@@ -74,7 +52,8 @@ def _stores(_: Path, scratch: Path, output: Output) -> list[Step]:
     steps = []
     for number, (name, run) in enumerate(STORE_STEPS, 1):
         output.note(f"[{number}/{len(STORE_STEPS)}] {name}")
-        steps.append(_run(name, run, scratch, _teller(output)))
+        with Progress(output, name):
+            steps.append(_run(name, run, scratch, _teller(output)))
     return steps
 
 
@@ -119,6 +98,12 @@ def _summary(steps: Sequence[Step], seconds: float, output: Output) -> None:
     table = [(step.name, step.says, _held(step), f"{step.seconds:.1f} s") for step in steps]
     output.line()
     output.table(("step", "did", "held", "took"), table, right=frozenset({"held", "took"}))
+    for step in steps:
+        if step.lines:
+            output.line()
+            output.line(f"{step.name}: {step.says}, the best of them with their scores:")
+            for line in step.lines:
+                output.line(clean(f"  {line}"))
     output.line()
     if ok:
         output.line(output.paint(f"Everything held, in {seconds:.0f} s.", "green"))

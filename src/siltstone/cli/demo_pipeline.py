@@ -22,9 +22,11 @@ from siltstone.cli import demo_rows as rows
 from siltstone.cli.demo_steps import Check, Step
 from siltstone.cli.table_check import check_tables
 from siltstone.errors import SiltstoneError, UnavailableError
+from siltstone.paths import DATA
 from siltstone.pipeline import load_pipeline, run_pipeline
 from siltstone.pipeline.run import Session, Watch, make_task
 from siltstone.pipeline.streams import start_stream
+from siltstone.store.connect import open_store
 from siltstone.verify import verify
 
 if TYPE_CHECKING:
@@ -83,6 +85,18 @@ steps:
     update: {{table: "${{table}}", set: {{lang: "'en'"}}, where: lang is null}}
   - id: compact
     compact: {{table: "${{table}}"}}
+  - id: index
+    index: {{table: "${{table}}", column: body, language: english}}
+  - id: search
+    search: {{table: "${{table}}", column: body, query: '{query}', rows: {matches}}}
+  - id: checkpoint
+    checkpoint: {{table: "${{table}}", name: before-migration}}
+  - id: trial
+    clone: {{table: "${{table}}", at: before-migration, into: "${{here}}/trial"}}
+  - id: migrate
+    update: {{table: "${{here}}/trial", set: {{stars: stars * 20}}}}
+  - id: collect
+    gc: {{table: "${{here}}/trial", keep_days: 0}}
   - id: look-back
     check: {{table: "${{table}}", tag: as-written, rows: {written}}}
   - id: ask
@@ -147,7 +161,9 @@ def _prepare(directory: Path) -> None:
     if not (directory / FILE_NAME).exists():
         pq.write_table(rows.corrections(), directory / "corrections" / "corrections.parquet")
         stars = [list(row) for row in rows.stars_by_language()]
-        text = FILE.format(delete=rows.DELETE, written=rows.ROWS, stars=stars)
+        text = FILE.format(
+            delete=rows.DELETE, written=rows.ROWS, stars=stars, query=rows.QUERY, matches=len(rows.matching())
+        )
         (directory / FILE_NAME).write_text(text, encoding="utf-8")
 
 
@@ -181,9 +197,18 @@ def _put(scene: Scene, outcome: Outcome) -> Iterator[Check]:
         )
 
 
+def _beside(scene: Scene, outcome: Outcome) -> Iterator[Check]:
+    """Checks of steps whose rows are in no version of the table: those in shards, and those of its clone."""
+    if outcome.id in CLONE_CHECKS:
+        with open_table(scene.directory / "trial") as trial, open_table(scene.uri) as table:
+            yield from CLONE_CHECKS[outcome.id](table, trial)
+    else:
+        yield from _put(scene, outcome)
+
+
 def _checked(scene: Scene, outcome: Outcome, told: Callable[[Check], None]) -> Step:
     checks = []
-    for check in _put(scene, outcome):
+    for check in _beside(scene, outcome):
         told(check)
         checks.append(check)
     if outcome.id in CHECKS and outcome.version is not None:
@@ -192,7 +217,7 @@ def _checked(scene: Scene, outcome: Outcome, told: Callable[[Check], None]) -> S
                 told(check)
                 checks.append(check)
     name = f"{outcome.kind}: {outcome.id}" if outcome.id != outcome.kind else outcome.kind
-    return Step(name, tuple(checks), outcome.seconds, outcome.says, outcome.rows, outcome.versions)
+    return Step(name, tuple(checks), outcome.seconds, outcome.says, outcome.rows, outcome.versions, outcome.lines)
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -236,6 +261,47 @@ def _compacted(scene: Scene, table: Table) -> Iterator[Check]:
     yield Check(f"all {len(rows.finished()):,} rows are as they must be, read by executors", same)
 
 
+def _indexed(_: Scene, table: Table) -> Iterator[Check]:
+    [index] = table.indexes()
+    yield Check(
+        f"the words of all {index.indexed_rows:,} rows are in an index of {index.bytes:,} bytes, made by executors",
+        (index.indexed_rows, index.unindexed_rows) == (len(rows.finished()), 0),
+    )
+
+
+def _searched(scene: Scene, table: Table) -> Iterator[Check]:
+    wanted = rows.matching()
+    found = on_spark.search(scene.spark, table, "body", rows.QUERY, limit=None).toArrow()
+    yield Check(
+        f"a search finds the {len(wanted):,} rows that a scan of all texts finds", _same(found.drop("_score"), wanted)
+    )
+    best = found.slice(0, rows.BEST)["body"]
+    yield Check("the best rows have what need not be there, too", all(rows.PHRASE in text for text in best.to_pylist()))
+
+
+def _cloned(table: Table, trial: Table) -> Iterator[Check]:
+    copied = sum(info.size for info in open_store(trial.uri).list(DATA))
+    yield Check(
+        f"the clone has the {trial.count():,} rows of the checkpoint, and its own {copied} bytes of data",
+        trial.count() == table.at(checkpoint="before-migration").count() == len(rows.finished()),
+    )
+
+
+def _migrated(table: Table, trial: Table) -> Iterator[Check]:
+    wanted = pc.sum(rows.finished()["stars"]).as_py()
+    found, kept = (pc.sum(one.scan(["stars"]).to_arrow()["stars"]).as_py() for one in (trial, table))
+    yield Check(
+        "its stars are of another scale now, the table's are as they were", (found, kept) == (wanted * 20, wanted)
+    )
+
+
+def _collected(table: Table, trial: Table) -> Iterator[Check]:
+    same = _same(table.at(checkpoint="before-migration").scan().to_arrow(), rows.finished())
+    yield Check(
+        "what the checkpoint keeps is all there, and so is the clone", same and trial.count() == len(rows.finished())
+    )
+
+
 def _finished(scene: Scene, table: Table) -> Iterator[Check]:
     old = on_spark.read(scene.spark, scene.uri, tag="as-written").toArrow()
     yield Check(
@@ -259,5 +325,12 @@ CHECKS: dict[str, Callable[[Scene, Table], Iterator[Check]]] = {
     "delete": _deleted,
     "update": _updated,
     "compact": _compacted,
+    "index": _indexed,
+    "search": _searched,
     "finish": _finished,
+}
+CLONE_CHECKS: dict[str, Callable[[Table, Table], Iterator[Check]]] = {
+    "trial": _cloned,
+    "migrate": _migrated,
+    "collect": _collected,
 }

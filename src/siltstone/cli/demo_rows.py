@@ -22,6 +22,9 @@ ROWS = FILES * ROWS_EACH
 CORRECTED = 1_500  # of the rows that are there
 ADDED = 500
 DELETE = "stars = 1 and lang = 'fr'"
+PHRASE = "arrived late"
+QUERY = f'+shining "{PHRASE}" -radio'  # reviews say "shines": words are found by their stems
+BEST = 3
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -86,6 +89,13 @@ def finished() -> pa.Table:
 def unnamed() -> int:
     """How many rows the update changes."""
     return int(deleted()["lang"].null_count)
+
+
+def matching() -> pa.Table:
+    """What the search must find."""
+    rows = finished()
+    has, lacks = (pc.match_substring(rows["body"], one) for one in ("shines", "radio"))
+    return rows.filter(pc.and_(has, pc.invert(lacks)))
 
 
 def stars_by_language() -> list[tuple[str, int]]:

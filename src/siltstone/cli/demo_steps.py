@@ -23,6 +23,7 @@ class Step:
     says: str = ""  # what it did
     rows: int = 0
     versions: int = 0
+    lines: tuple[str, ...] = ()  # what else there is to see
 
     @property
     def ok(self) -> bool:

@@ -13,18 +13,17 @@ if TYPE_CHECKING:
     from siltstone.cli.output import Output
     from siltstone.table.versions import Version
 
-
-VERSION_SHAPE = (
-    "version", "time", "operation", "inserted", "updated", "deleted", "fragments_added", "fragments_removed", "once",
-    "message", "op", "shards",
-)  # fmt: skip
 SHARDS_SHOWN = 3
-WRITE_SHAPE = ("uri", "changed", *VERSION_SHAPE)
-COLUMNS_SHAPE = ("uri", "version", "key", "columns")
+_UNCHANGED: dict[str, Any] = {
+    "version": 0, "time": None, "operation": "none", "inserted": 0, "updated": 0, "deleted": 0, "fragments_added": 0,
+    "fragments_removed": 0, "once": [], "message": "", "op": "", "shards": [],
+}  # fmt: skip
 
 
-def version_document(version: Version) -> dict[str, Any]:
-    """A version as JSON, for scripts: keys are added, never renamed."""
+def version_document(version: Version | None, *, at: int = 0) -> dict[str, Any]:
+    """A version as JSON, for scripts: keys are added, never renamed. None stands for ``at``, which was not changed."""
+    if version is None:
+        return _UNCHANGED | {"version": at}
     return {
         "version": version.version,
         "time": time_text(version),
@@ -60,18 +59,17 @@ def shards_text(version: Version) -> str:
     return f"{names} and {len(version.shards) - SHARDS_SHOWN} more" if len(version.shards) > SHARDS_SHOWN else names
 
 
-def say_version(table: Table, version: Version | None, output: Output) -> None:
-    """Report what a write became: ``changed`` is false where there was nothing to do."""
+def say_version(table: Table, version: Version | None, output: Output, *, what: str = "") -> None:
+    """Report what a write became, of ``what``: ``changed`` is false where there was nothing to do."""
     made = version is not None and version.operation != "none"
     number = table.version if version is None else version.version
-    document: dict[str, Any] = {"uri": table.uri, "changed": made}
-    document |= {"version": number} if version is None else version_document(version)
-    output.result(document)
+    output.result({"uri": table.uri, "changed": made} | version_document(version, at=number))
     if version is None or not made:
         output.line(f"nothing to do: the table is at version {number}")
         return
     rows = rows_text(version)
-    output.line(f"version {number}: {clean(version.operation)}{f', {rows}' if rows else ''}")
+    done = f"{clean(version.operation)} {what}".rstrip()
+    output.line(f"version {number}: {done}{f', {rows}' if rows else ''}")
 
 
 def column_documents(schema: pa.Schema) -> list[dict[str, Any]]:

@@ -12,93 +12,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from siltstone import paths
 from siltstone.cli.errors import DONE, UsageError
 from siltstone.cli.files import STDIN, open_file
-from siltstone.cli.options import add_group, add_store, add_verb, storage_options, whole_number
+from siltstone.cli.options import storage_options
 from siltstone.cli.table_check import is_table
 from siltstone.errors import InvalidInputError, NotFoundError, SiltstoneError
 from siltstone.format.records import BODY_BYTES_MAX
 from siltstone.log import Entry, Log, Mark, open_log
 from siltstone.log.open import read_identity
-from siltstone.log.truncate import Truncation
 from siltstone.store.connect import open_store
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
 
-LIMIT_DEFAULT = 20
-_SHARD_LOG = re.compile(rf"(?:(.+)/)?{paths.SHARDS}/[^/]+/(?:{paths.MANIFEST[:-1]}|{paths.WAL[:-1]})")
-
-_ENTRIES = """\
-A log holds numbered entries that stay as they are. Tables keep their versions in one; your own logs work alike.
-
-Examples:
-  siltstone entries list DIR
-  echo hello | siltstone entries add DIR - --create
-"""
-_LIST = """\
-Newest first. Dead entries are those that a fenced writer put behind its successor; readers pass over them.
-
-Examples:
-  siltstone entries list s3://bucket/reviews/log
-  siltstone entries list DIR --limit 100 --after 4000 --json
-"""
-_ADD = """\
-Adds one entry for each FILE, or one for each line with --lines; - is standard input. An entry is in the log
-for good once its line is printed. With --op, an operation that is in the log already is not added again.
-
-Examples:
-  echo hello | siltstone entries add DIR - --create
-  siltstone entries add s3://bucket/log --lines events.jsonl
-  siltstone entries add DIR change.json --op 0123456789abcdef0123456789abcdef
-"""
-_TRUNCATE = """\
-Entries below POSITION may go. They stay readable for twice the time that a writer may trust an earlier look at
-the log, one minute by default; running the same command again after that deletes them.
-
-Example:
-  siltstone entries truncate DIR --until 1000
-"""
-
-
-def add_verbs(verbs: Verbs) -> None:
-    """The verbs that work on one log."""
-    group = add_group(
-        verbs, "entries", says="Read and write raw logs.", teaches=_ENTRIES, inside=("list", "add", "truncate")
-    )
-    parser = add_verb(
-        group,
-        "list",
-        _list,
-        says="List the entries of a log.",
-        teaches=_LIST,
-        shape=("uri", "log", "floor", "tip", "epoch", "entries"),
-    )
-    add_store(parser, what="the log")
-    parser.add_argument("--limit", type=whole_number, default=LIMIT_DEFAULT, metavar="N", help="default: %(default)s")
-    parser.add_argument("--after", type=whole_number, metavar="POSITION", help="only entries behind this one")
-
-    parser = add_verb(group, "add", _add, says="Add entries to a log.", teaches=_ADD, shape=("uri", "log", "appended"))
-    add_store(parser, what="the log")
-    parser.add_argument("files", metavar="FILE", nargs="+", help="a file, or - for standard input")
-    parser.add_argument("--create", action="store_true", help="make the log where there is none")
-    parser.add_argument("--lines", action="store_true", help="one entry for each line, without its line end")
-    parser.add_argument("--op", default="", metavar="ID", help="the op id (32 hex digits) of the one entry")
-    parser.add_argument("--epoch", type=whole_number, help="write as the owner of this epoch; exit code 3 where fenced")
-    parser.add_argument("--writer", default="", metavar="NAME", help="a label that entries carry")
-
-    parser = add_verb(
-        group,
-        "truncate",
-        _truncate,
-        says="Remove the beginning of a log.",
-        teaches=_TRUNCATE,
-        shape=("uri", "log", *Truncation._fields),
-    )
-    add_store(parser, what="the log")
-    parser.add_argument("--until", type=whole_number, required=True, metavar="POSITION", help="the first entry to keep")
+_SHARD_LOG = re.compile(rf"(?:(.+)/)?{paths.SHARDS}/[^/]+/(?:{paths.MANIFEST[:-1]}|{paths.WAL[:-1]}(?:-\d+)?)")
 
 
 @contextlib.contextmanager
@@ -145,7 +73,8 @@ def mark_at(log: Log, position: int) -> Mark:
 # -- list ----------------------------------------------------------------------------------------
 
 
-def _list(arguments: argparse.Namespace, output: Output) -> int:
+def run_list(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``list``."""
     with _opened(arguments) as log:
         tip = log.tip()
         wanted = 0 if arguments.after is None else arguments.after + 1
@@ -208,7 +137,8 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
 # -- add -----------------------------------------------------------------------------------------
 
 
-def _add(arguments: argparse.Namespace, output: Output) -> int:
+def run_add(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``add``."""
     if arguments.op and (arguments.lines or len(arguments.files) > 1):
         raise UsageError("--op names one operation, so it goes with one FILE and without --lines")
     missing = next((name for name in arguments.files if name != STDIN and not Path(name).is_file()), None)
@@ -253,7 +183,8 @@ def _reading(name: str) -> Iterator[BinaryIO]:
 # -- truncate ------------------------------------------------------------------------------------
 
 
-def _truncate(arguments: argparse.Namespace, output: Output) -> int:
+def run_truncate(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``truncate``."""
     with _opened(arguments) as log:
         _check_raw(log, arguments, "its versions are kept")
         done = log.truncate(mark_at(log, arguments.until))

@@ -1,8 +1,10 @@
 """From errors to exit codes and messages.
 
-What must hold: no traceback and no secret reaches the user; with ``--json`` an error is a JSON document too.
+What must hold: no traceback and no secret reaches the user; hints are in the command line's words; with ``--json`` an
+error is a JSON document too.
 
-Exit codes: 0 done, 1 error or "not safe" or problems found, 2 wrong usage, 3 conflict or fenced.
+Exit codes: 0 done, 1 error or "not safe" or problems found, 2 wrong usage, 3 conflict or fenced, 130 interrupted,
+141 whoever read our output has gone.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from siltstone.cli.hints import on_command_line
 from siltstone.cli.output import clean
 from siltstone.errors import ConflictError, FencedError, InternalError, SiltstoneError
 
@@ -50,7 +53,7 @@ def unexpected(error: Exception) -> InternalError:
 
 def show(error: SiltstoneError, *, as_json: bool, one_line: bool = False, secrets: Iterable[str] = ()) -> None:
     """Print an error: JSON on standard output (``one_line`` behind rows), or text on standard error."""
-    message, hint = (_without(text, secrets) for text in (error.message, error.hint))
+    message, hint = (without(text, secrets) for text in (error.message, on_command_line(error.hint)))
     facts = {name: error.facts[name] for name in _SHOWN_FACTS if error.facts.get(name) is not None}
     if as_json:
         document: dict[str, Any] = {"kind": error.kind, "message": message, "hint": hint} | facts
@@ -64,7 +67,7 @@ def show(error: SiltstoneError, *, as_json: bool, one_line: bool = False, secret
         print(f"hint: {clean(hint)}", file=sys.stderr)
 
 
-def _without(text: str, secrets: Iterable[str]) -> str:
+def without(text: str, secrets: Iterable[str]) -> str:
     """The library masks what it knows to be secret; this is for words that a driver or server made up."""
     for secret in secrets:
         if len(secret) > 3:  # shorter ones hide nothing

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from siltstone.cli.errors import UsageError
 from siltstone.cli.jsonlines import read_lines
+from siltstone.cli.options import INPUT_FORMATS
 from siltstone.cli.texts import UnreadableTextError, typed_column
 from siltstone.errors import (
     InvalidInputError,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from siltstone.cli.progress import Progress
 
 STDIN = "-"
-FORMATS = ("csv", "jsonl", "parquet", "arrow")
 BATCH_ROWS = 65_536
 BLOCK_BYTES = 4 * 1024 * 1024
 PIPE_BYTES = 1024 * 1024
@@ -102,11 +102,23 @@ def _find(name: str, given: str | None) -> InputFile:
     found = given or _EXTENSIONS.get(before if codec else last)
     if found is None:
         raise UsageError(
-            f"the format of {name} can't be told from its name", hint=f"give --format {', '.join(FORMATS)}"
+            f"the format of {name} can't be told from its name", hint=f"give --format {', '.join(INPUT_FORMATS)}"
         )
     if codec and found in {"parquet", "arrow"}:
         raise UsageError(f"{name}: {found} files are not compressed as a whole", hint="unpack it first")
     return InputFile(name, found, codec)
+
+
+def total_of(files: Sequence[InputFile]) -> tuple[int, str]:
+    """How much there is to read, and in what: bytes of texts, rows of Parquet; 0 where that is not known before."""
+    if all(file.format in {"csv", "jsonl"} for file in files):
+        return sum(file.size for file in files), "bytes"
+    if any(file.format != "parquet" or not Path(file.name).is_file() for file in files):
+        return 0, "rows"
+    try:
+        return sum(pq.read_metadata(file.name).num_rows for file in files), "rows"
+    except (pa.ArrowException, OSError):  # said with more words when it is read
+        return 0, "rows"
 
 
 class Rows:

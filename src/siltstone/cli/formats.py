@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from siltstone.cli.errors import UsageError
+from siltstone.cli.options import OUTPUT_FORMATS, TABLE
 from siltstone.cli.output import clean
 from siltstone.cli.progress import Progress
 from siltstone.cli.text_table import TextTable
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from siltstone.cli.output import Output
 
-TABLE = "table"
-FORMATS = (TABLE, "csv", "jsonl", "parquet", "arrow")
 TERMINAL_ROWS_MAX = 100
 STDOUT = "-"
 
@@ -60,12 +58,6 @@ class Writer(Protocol):
         """There are no more."""
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """The options of a verb that gives rows."""
-    parser.add_argument("--format", choices=FORMATS, help="how rows are written; default: by FILE's name, else a table")
-    parser.add_argument("--output", "-o", metavar="FILE", help="write rows to this file instead")
-
-
 class Target:
     """Where the rows of a verb go, in which format."""
 
@@ -84,17 +76,23 @@ class Target:
         """How many rows are shown where nobody said how many."""
         return TERMINAL_ROWS_MAX if self.on_terminal and self.format == TABLE else None
 
-    def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, what: str) -> int:
-        """Write all rows; how many there were."""
-        progress = Progress(self._output, what)
+    def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, what: str, total: int = 0) -> int:
+        """Write all rows; how many there were. ``total`` is how many are expected, where that is known."""
         rows = 0
-        with self._opened() as sink, contextlib.closing(self._writer(schema, sink)) as writer:
+        with contextlib.ExitStack() as stack:
+            # Rows on a terminal are progress enough.
+            bar = None if self.path is None else stack.enter_context(self._progress(what, total))
+            sink = stack.enter_context(self._opened())
+            writer = stack.enter_context(contextlib.closing(self._writer(schema, sink)))
             for batch in batches:
                 writer.write(batch)
                 rows += batch.num_rows
-                if self.path is not None:
-                    progress.add(rows=batch.num_rows, size=batch.nbytes)
+                if bar is not None:
+                    bar.add(rows=batch.num_rows, size=batch.nbytes)
         return rows
+
+    def _progress(self, what: str, total: int) -> Progress:
+        return Progress(self._output, what, total=total, unit="rows")
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
@@ -111,7 +109,7 @@ class Target:
             _check_columns(schema, once=self.format == "jsonl")
         if self.format == TABLE:
             bold = self._output.paint("%", "bold").split("%") if self.on_terminal else ["", ""]
-            width = shutil.get_terminal_size().columns if self.on_terminal else 0
+            width = self._output.width if self.on_terminal else 0
             return TextTable(schema, sink, width=width, bold=(bold[0], bold[1]))
         if self.format == "csv":
             return _CsvWriter(schema, _Shown(sink, json=False) if self.on_terminal else sink)
@@ -154,7 +152,7 @@ def _format(arguments: argparse.Namespace, path: Path | None) -> str:
     found = arguments.format or (TABLE if path is None else by_name)
     if found is None:
         raise UsageError(
-            f"the format of {path} can't be told from its name", hint=f"give --format {', '.join(FORMATS)}"
+            f"the format of {path} can't be told from its name", hint=f"give --format {', '.join(OUTPUT_FORMATS)}"
         )
     return str(found)
 

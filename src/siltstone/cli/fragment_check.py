@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from siltstone import paths
 from siltstone.errors import NotFoundError
+from siltstone.store.origins import OriginsStore
 from siltstone.verify import Problem
 
 if TYPE_CHECKING:
@@ -19,8 +20,11 @@ READ_BYTES = 8 * 1024 * 1024
 
 
 def sizes_below(store: Store, folder: str) -> dict[str, int]:
-    """The sizes of objects, by their keys."""
-    return {info.key: info.size for info in store.list(folder)}
+    """The sizes of objects, by their keys; also of those in tables that objects are named of."""
+    sizes = {info.key: info.size for info in store.list(folder)}
+    for number, other in store.others.items() if isinstance(store, OriginsStore) else ():
+        sizes |= {paths.in_origin(number, info.key): info.size for info in other.list(folder)}
+    return sizes
 
 
 def size_of(store: Store, sizes: dict[str, int], key: str) -> int | None:
@@ -51,7 +55,7 @@ def check_fragments(
         elif size != fragment.bytes:
             detail = f"the fragment, with {rows} rows, has {size} bytes, not the {fragment.bytes} of its record"
             problems.append(Problem("corrupt", detail, object=key))
-        elif deep and (wrong := _wrong_bytes(store, key, size, fragment.sha256)):
+        elif deep and (wrong := wrong_bytes(store, key, size, fragment.sha256)):
             problems.append(Problem("corrupt", f"the fragment, with {rows} rows, {wrong}", object=key))
         done += fragment.bytes
         if deep:
@@ -59,7 +63,8 @@ def check_fragments(
     return problems
 
 
-def _wrong_bytes(store: Store, key: str, size: int, expected: str) -> str:
+def wrong_bytes(store: Store, key: str, size: int, expected: str) -> str:
+    """What is wrong with the bytes of an object; nothing where they have the digest."""
     check = hashlib.sha256()
     try:
         for start in range(0, size, READ_BYTES):

@@ -7,91 +7,56 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone import paths
 from siltstone.cli.errors import DONE, FAILED
-from siltstone.cli.options import add_store, add_verb, storage_options
+from siltstone.cli.options import storage_options, wal_of
 from siltstone.cli.output import clean
 from siltstone.cli.progress import Progress, size_text
+from siltstone.cli.shard_check import GivenWals
 from siltstone.cli.table_check import check_tables
+from siltstone.errors import NotFoundError
 from siltstone.verify import LogReport, repair, verify
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from siltstone.cli.options import Verbs
+    from siltstone.cli.options import GivenWal
     from siltstone.cli.output import Output
     from siltstone.cli.shard_check import ShardReport
     from siltstone.cli.table_check import TableReport
     from siltstone.verify import Problem
 
 GUARDS = {"receipt": "receipts", "witness": "witnesses"}
-_VERIFY = """\
-Walks every log below the URI: positions, chain, checksums, epochs, witnesses, and the commit store where one is
-given. Of tables, looks for every file that the newest version and the shards name, and with --deep reads all of them,
-and the rows of WALs. Names what is missing, overwritten or lost, with its op id. Writes nothing. Exit code 1 for
-problems.
-
-Examples:
-  siltstone verify s3://bucket/path
-  siltstone verify reviews --deep
-  siltstone verify DIR --commits sqlite:claims.db --json
-"""
-_REPAIR = """\
-Puts back what witnesses, staged bytes and the chain prove, and appends lost operations again, each once. Run it
-when no writer is running. Exit code 1 where something is left that it can't mend.
-
-Examples:
-  siltstone repair s3://bucket/path --dry-run
-  siltstone repair DIR --commits sqlite:claims.db --adopt
-"""
 
 
-def add_verbs(verbs: Verbs) -> None:
-    """The verbs ``verify`` and ``repair``."""
-    parser = add_verb(
-        verbs,
-        "verify",
-        _verify,
-        says="Check every log and table below a URI.",
-        teaches=_VERIFY,
-        shape=("ok", "logs", "tables"),
-    )
-    add_store(parser, what="where the logs and tables are")
-    parser.add_argument("--deep", action="store_true", help="read every file of a table and compare its checksum")
-
-    parser = add_verb(
-        verbs, "repair", _repair, says="Mend the logs below a URI.", teaches=_REPAIR, shape=("ok", "dry_run", "logs")
-    )
-    add_store(parser, what="where the logs are")
-    parser.add_argument("--dry-run", action="store_true", help="only say what is wrong and what could be mended")
-    parser.add_argument(
-        "--adopt",
-        action="store_true",
-        help="let a commit store that was emptied take its former place, with rows made anew from the log",
-    )
-
-
-def _verify(arguments: argparse.Namespace, output: Output) -> int:
-    reports = verify(
-        arguments.uri,
-        commits=arguments.commits,
-        storage_options=storage_options(arguments),
-        progress=lambda root, entries: output.progress(f"{root or 'log'}: {entries} entries read"),
-    )
-    tables = check_tables(
-        arguments.uri,
-        reports,
-        deep=arguments.deep,
-        commits=arguments.commits,
-        storage_options=storage_options(arguments),
-        progress=Progress(output, "reading files").done,
-    )
+def run_verify(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``verify``."""
+    given = wal_of(arguments)
+    with Progress(output, "verify") as bar:
+        reports = verify(
+            arguments.uri,
+            commits=arguments.commits,
+            storage_options=storage_options(arguments),
+            progress=lambda root, entries: bar.say(f"{root or 'log'}: {entries:,} entries read"),
+        )
+        wals = _verify_wals(given, arguments, bar)
+        bar.say("files of tables")
+        tables = check_tables(
+            arguments.uri,
+            reports,
+            deep=arguments.deep,
+            commits=arguments.commits,
+            storage_options=storage_options(arguments),
+            progress=bar.done,
+            wals=None if given["wal"] is None else GivenWals(given["wal"], given["wal_options"], wals),
+        )
+    quiet = {f"{table.root}{paths.SHARDS}/" for table in tables} | {f"{paths.SHARDS}/" for _ in wals}
+    reports += wals
     document = {
         "ok": _ok(reports) and all(table.ok for table in tables),
         "logs": [_document(report) for report in reports],
         "tables": [{"ok": table.ok} | asdict(table) for table in tables],
     }
     output.result(document)
-    quiet = {f"{table.root}{paths.SHARDS}/" for table in tables}
     for report in reports:
         # Tables with shards have many logs: those that nothing is to be said of are told by their shard's line.
         if report.problems or report.notes or not any(report.root.startswith(root) for root in quiet):
@@ -115,33 +80,84 @@ def _verify(arguments: argparse.Namespace, output: Output) -> int:
     return FAILED
 
 
-def _repair(arguments: argparse.Namespace, output: Output) -> int:
-    reports = repair(
-        arguments.uri,
-        commits=arguments.commits,
-        dry_run=arguments.dry_run,
-        adopt=arguments.adopt,
-        storage_options=storage_options(arguments),
+def _verify_wals(given: GivenWal, arguments: argparse.Namespace, bar: Progress) -> list[LogReport]:
+    """Walk the logs in a WAL store; none where it is empty, which the shards then say."""
+    if given["wal"] is None:
+        return []
+    try:
+        return verify(
+            given["wal"],
+            commits=arguments.commits,
+            storage_options=given["wal_options"] or storage_options(arguments),
+            progress=lambda root, entries: bar.say(f"{root}: {entries:,} entries read"),
+        )
+    except NotFoundError:
+        return []
+
+
+def run_repair(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``repair``."""
+    with Progress(output, "repair") as bar:
+        reports = repair(
+            arguments.uri,
+            commits=arguments.commits,
+            dry_run=arguments.dry_run,
+            adopt=arguments.adopt,
+            moved=arguments.moved,
+            storage_options=storage_options(arguments),
+        )
+        bar.say("files of tables")
+        tables = check_tables(
+            arguments.uri,
+            reports,
+            deep=False,
+            commits=arguments.commits,
+            storage_options=storage_options(arguments),
+            progress=bar.done,
+        )
+    output.result(
+        {
+            "ok": _ok(reports) and all(table.ok for table in tables),
+            "dry_run": arguments.dry_run,
+            "logs": [_document(report) for report in reports],
+            "tables": [{"ok": table.ok} | asdict(table) for table in tables],
+        }
     )
-    document = {"ok": _ok(reports), "dry_run": arguments.dry_run, "logs": [_document(report) for report in reports]}
-    output.result(document)
     for report in reports:
         _show(report, output)
-    problems = sum(len(report.problems) for report in reports)
-    repairable = sum(problem.repairable for report in reports for problem in report.problems)
+    for table in tables:
+        if table.problems or table.notes:
+            _show_table(table, output)
+    return _say_repaired(reports, tables, output, dry_run=arguments.dry_run)
+
+
+def _say_repaired(reports: Sequence[LogReport], tables: Sequence[TableReport], output: Output, *, dry_run: bool) -> int:
+    """The last lines: what was mended, and what is left."""
+    found = [problem for report in reports for problem in report.problems]
+    found += [problem for table in tables for problem in table.problems]
+    problems = len(found)
     done = sum(len(report.repaired) for report in reports)
+    given_up = sum(report.given_up for report in reports)
+    extent = _extent(reports) + _table_extent(tables)
     output.line()
-    if arguments.dry_run and problems:
+    if dry_run and problems:
+        repairable = sum(problem.repairable for problem in found)
         output.line(f"Nothing was changed: {_count(problems, 'problem')}, {repairable} of them can be mended.")
     elif problems:
         output.line(output.paint(f"{_count(done, 'repair')} made, {_count(problems, 'problem')} left.", "red"))
-    elif done:
-        output.line(
-            output.paint(f"Mended with {_count(done, 'repair')}; everything is there: {_extent(reports)}.", "green")
-        )
+    if given_up:
+        gone = f"what {_count(given_up, 'entry', 'entries')} held is gone, and may have been acknowledged"
+        output.line(output.paint(f"Writers can go on; {gone}.", "red"))
+        output.line("Look for older versions of those objects in the bucket, and run what is missing again.")
+    if any(table.problems for table in tables):
+        output.line("Files of tables come from a copy of the bucket or from older versions of its objects only.")
+    if problems or given_up:
+        return FAILED
+    if done:
+        output.line(output.paint(f"Mended with {_count(done, 'repair')}; everything is there: {extent}.", "green"))
     else:
-        output.line(output.paint(f"Nothing to mend: {_extent(reports)}.", "green"))
-    return FAILED if problems else DONE
+        output.line(output.paint(f"Nothing to mend: {extent}.", "green"))
+    return DONE
 
 
 def _show(report: LogReport, output: Output) -> None:
@@ -152,7 +168,7 @@ def _show(report: LogReport, output: Output) -> None:
         extent = f", positions {report.floor} to {report.tip - 1}" if report.tip > report.floor else ""
         output.line(
             f"  {there}{extent}, epoch {report.epoch}, "
-            f"decided by {clean(report.decided_by)}, guarded by {report.guard}s"
+            f"decided by {clean(report.decided_by)}, guarded by {GUARDS.get(report.guard, report.guard)}"
         )
     if report.dead:
         output.line(f"  {_count(report.dead, 'entry', 'entries')} of fenced writers, which readers pass over")
@@ -177,8 +193,9 @@ def _show_table(table: TableReport, output: Output) -> None:
     if table.version >= 0:
         files = f"{_count(table.fragments, 'fragment')} of {size_text(table.bytes)}"
         vectors = f", {_count(table.vectors, 'object')} of deletion vectors" if table.vectors else ""
+        indexes = f", {_count(table.indexes, 'index', 'indexes')}" if table.indexes else ""
         read = "all of them read" if table.deep else "their sizes compared"
-        output.line(f"  version {table.version}, {_count(table.rows, 'row')} in {files}{vectors}, {read}")
+        output.line(f"  version {table.version}, {_count(table.rows, 'row')} in {files}{vectors}{indexes}, {read}")
     for shard in table.shards:
         _show_shard(shard, output)
     for note in table.notes:

@@ -1,17 +1,20 @@
-"""Opening tables by what a command line says: ``TABLE`` or ``TABLE@VERSION-OR-TAG``.
+"""Opening tables by what a command line says: ``TABLE``, or ``TABLE@`` and a version, a tag or a checkpoint.
 
-What must hold: an ``@`` counts only behind the last slash of a path, so a user or account in a URI is never taken for
-a version; a verb that writes refuses an earlier version instead of writing to the newest.
+What must hold:
+- An ``@`` counts only behind the last slash of a path, so a user or account in a URI is never taken for a version.
+- A name behind it is a tag and, only where there is none of that name, a checkpoint.
+- A verb that writes refuses an earlier version instead of writing to the newest.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from siltstone.api import open_table
 from siltstone.cli.errors import UsageError
-from siltstone.cli.options import storage_options
+from siltstone.cli.options import storage_options, wal_of
+from siltstone.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class Named(NamedTuple):
-    """A table as a command line names it: the URI, and the version or the tag behind the ``@``."""
+    """A table as a command line names it: the URI, and the version or the tag behind the ``@``.
+
+    What is a tag here may be the name of a checkpoint.
+    """
 
     uri: str
     version: int | None = None
@@ -76,8 +82,41 @@ def reading(arguments: argparse.Namespace) -> Iterator[Table]:
 @contextlib.contextmanager
 def opened(named: Named, arguments: argparse.Namespace) -> Iterator[Table]:
     """A table, or one version of it."""
-    with open_table(named.uri, commits=arguments.commits, storage_options=storage_options(arguments)) as table:
-        yield table if named.is_newest else table.at(version=named.version, tag=named.tag)
+    with open_table(
+        named.uri, commits=arguments.commits, storage_options=storage_options(arguments), **wal_of(arguments)
+    ) as table:
+        yield table if named.is_newest else _at(table, named)
+
+
+def _at(table: Table, named: Named) -> Table:
+    return table.at(**which(table, named))
+
+
+class Which(TypedDict, total=False):
+    """The version that is meant, as ``at`` and ``restore`` take it."""
+
+    version: int
+    tag: str
+    checkpoint: str
+
+
+def which(table: Table, named: Named) -> Which:
+    """What the name behind an ``@`` is."""
+    if named.tag is None:
+        return {} if named.version is None else {"version": named.version}
+    state = state_of(table)
+    if named.tag in state.checkpoints:
+        tagged, kept = state.tags.get(named.tag), state.checkpoints[named.tag].version
+        if tagged is not None and tagged != kept:
+            raise InvalidInputError(
+                f"{named.tag!a} is a tag of version {tagged} and a checkpoint of version {kept}",
+                hint=f"name the version that is meant: TABLE@{tagged} or TABLE@{kept}",
+            )
+        return {"checkpoint": named.tag}
+    if named.tag not in state.tags:
+        known = ", ".join(sorted([*state.tags, *state.checkpoints])[:10]) or "none"
+        raise NotFoundError(f"there is no tag and no checkpoint {named.tag!a}", hint=f"there are: {known}")
+    return {"tag": named.tag}
 
 
 @contextlib.contextmanager

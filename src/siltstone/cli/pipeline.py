@@ -11,76 +11,26 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from siltstone.cli.errors import DONE
-from siltstone.cli.options import add_group, add_verb
 from siltstone.cli.output import clean
+from siltstone.cli.progress import Progress
 from siltstone.pipeline import load_pipeline, run_pipeline
-from siltstone.pipeline.file import FIRST_RUN
 from siltstone.pipeline.run import Watch
 from siltstone.pipeline.variables import parse_set
 
 if TYPE_CHECKING:
     import argparse
 
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
     from siltstone.pipeline import Outcome, Pipeline, Report
     from siltstone.pipeline.file import Step
-
-RUN_SHAPE = ("name", "run", "did", "seconds", "steps")
-CHECK_SHAPE = ("name", "run", "master", "steps")
-
-_TEACHES = """\
-A file names the steps: files that arrive are streamed in, corrections are upserted, rows are deleted and updated,
-tables are tagged, compacted, asked and checked. docs/pipeline.md has every key.
-
-Examples:
-  siltstone pipeline check nightly.yaml
-  siltstone pipeline run nightly.yaml --run 2026-11-14
-"""
-_RUN = """\
-Steps that were applied before in the same run are not applied again: after a crash, or after mending the step that
-failed, the same command goes on where it stopped. The tables' own logs know what was applied. For new work, such as
-the next night, give --run another name.
-
-Examples:
-  siltstone pipeline run nightly.yaml --run 2026-11-14
-  siltstone pipeline run nightly.yaml --run 2026-11-14 --master spark://host:7077 --set root=s3://lake/reviews
-"""
-_CHECK = """\
-Nothing is opened or changed: only the file is read, and its variables filled in.
-
-Example:
-  siltstone pipeline check nightly.yaml --set root=s3://lake/reviews
-"""
-
-
-def add_verbs(verbs: Verbs) -> None:
-    """The verbs of ``pipeline``."""
-    inside = add_group(
-        verbs, "pipeline", inside=("run", "check"), says="Run the steps of a file on Spark.", teaches=_TEACHES
-    )
-    run = add_verb(inside, "run", _run, says="Run a pipeline, or go on with it.", teaches=_RUN, shape=RUN_SHAPE)
-    _add_file(run)
-    run.add_argument("--master", metavar="URL", help="the Spark master, such as local[2]; wins over the file's")
-    check = add_verb(inside, "check", _check, says="Is this file right?", teaches=_CHECK, shape=CHECK_SHAPE)
-    _add_file(check)
-
-
-def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="the pipeline, in YAML")
-    parser.add_argument(
-        "--run", dest="run_id", default=FIRST_RUN, metavar="NAME", help=f"the name of the run (default {FIRST_RUN})"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable; wins over the file's; repeatable"
-    )
 
 
 def _load(arguments: argparse.Namespace) -> Pipeline:
     return load_pipeline(arguments.file, run=arguments.run_id, values=parse_set(arguments.set))
 
 
-def _check(arguments: argparse.Namespace, output: Output) -> int:
+def run_check(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``check``."""
     pipeline = _load(arguments)
     steps = [
         {"number": step.number, "id": step.id, "kind": step.kind.name, "line": step.line, "target": step.target}
@@ -94,9 +44,11 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _run(arguments: argparse.Namespace, output: Output) -> int:
+def run_run(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``run``."""
     pipeline = _load(arguments)
-    report = run_pipeline(pipeline, master=arguments.master, watch=watch(output))
+    with Progress(output, f"pipeline {clean(pipeline.name)}", unit="steps") as bar:
+        report = run_pipeline(pipeline, master=arguments.master, watch=watch(output, bar, total=len(pipeline.steps)))
     output.result(
         {
             "name": report.name,
@@ -110,8 +62,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def watch(output: Output) -> Watch:
-    """A line for every step, and on a terminal how far the present one is."""
+def watch(output: Output, bar: Progress, *, total: int) -> Watch:
+    """A line for every step, and on a terminal how far the present one is, and all of them."""
     began = {0: time.monotonic()}
 
     def begins(step: Step) -> None:
@@ -119,10 +71,15 @@ def watch(output: Output) -> Watch:
         says(step, "")
 
     def says(step: Step, text: str) -> None:
-        seconds = time.monotonic() - began[step.number]
-        output.progress(f"{step.label} {text} ({seconds:.0f} s)")
+        bar.say(f"{step.label} {text}".rstrip(), since=began[step.number])
 
-    return Watch(begins, says, lambda outcome: output.note(step_line(outcome)))
+    def ended(outcome: Outcome) -> None:
+        bar.done(min(outcome.number, total), total)
+        output.note(step_line(outcome))
+        for line in outcome.lines:
+            output.note(clean(f"        {line}"))
+
+    return Watch(begins, says, ended)
 
 
 def step_line(outcome: Outcome) -> str:

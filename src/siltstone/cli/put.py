@@ -12,9 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.cli.errors import DONE, UsageError
-from siltstone.cli.files import FORMATS, STDIN, Rows, find_inputs
+from siltstone.cli.files import STDIN, Rows, find_inputs, total_of
 from siltstone.cli.opening import defaults_of, sharded
-from siltstone.cli.options import add_table, add_verb, count
 from siltstone.cli.progress import Progress
 from siltstone.cli.shards import shard_of
 from siltstone.errors import InvalidInputError, SiltstoneError
@@ -28,48 +27,9 @@ if TYPE_CHECKING:
 
     from siltstone.api import Table
     from siltstone.cli.files import InputFile
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
     from siltstone.shard.routed import RoutedWriter
     from siltstone.shard.writer import ShardWriter
-
-BATCH_ROWS = 10_000
-WRITER = "siltstone put"
-
-_SHAPE = ("uri", "rows", "deleted", "entries", "bytes", "seconds", "shards")
-_PUT = f"""\
-Rows are durable as soon as they are in the WAL of their shard, and make no version: `scan --fresh` sees them at once,
-`siltstone merge` takes them into the table. Each takes the place of the row with its key. In a table without a key
---shard names where they go, and they are added.
-
-Files are JSON lines, Parquet, CSV or Arrow, told by their names or by --format; without any, or with -, standard input
-is read, JSON lines as they come. Rows are put {BATCH_ROWS:,} at a time, each batch when the one before is durable. It
-is no transaction: what was put before an error stays, and is counted. With a key, putting it again does no harm.
-
-A shard has one writer: whoever has it now is fenced, and told so at its next put.
-
-Examples:
-  siltstone put events today.jsonl
-  my-source | siltstone put events --no-wait
-  siltstone put events gone.jsonl --delete
-  siltstone put lines --shard worker-1 part-1.parquet
-"""
-
-
-def add_verbs(verbs: Verbs) -> None:
-    """The verb ``put``."""
-    parser = add_verb(verbs, "put", _put, says="Put rows into the shards of a table.", teaches=_PUT, shape=_SHAPE)
-    add_table(parser)
-    parser.add_argument("files", metavar="FILE", nargs="*", default=[], help="a file of rows; default: -")
-    parser.rest = "files"
-    parser.add_argument("--format", choices=FORMATS, help="the format of all files; default: by their names")
-    parser.add_argument("--shard", metavar="SHARD", help="only this one: rows that belong to others are refused")
-    parser.add_argument("--delete", action="store_true", help="delete the rows with these keys instead")
-    parser.add_argument(
-        "--no-wait", action="store_true", help="read on while rows are written; they are durable when it ends"
-    )
-    parser.add_argument("--batch-rows", type=count, default=BATCH_ROWS, metavar="N", help="default: %(default)s")
-    parser.add_argument("--writer", default=WRITER, metavar="NAME", help="shown by `siltstone shards`")
 
 
 class _Opened(NamedTuple):
@@ -85,7 +45,8 @@ class _Opened(NamedTuple):
         return sum(one.wal_stats().rows for one in self.each)
 
 
-def _put(arguments: argparse.Namespace, output: Output) -> int:
+def run_put(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``put``."""
     files = find_inputs(arguments.files or [STDIN], format=arguments.format)
     began = time.monotonic()
     opened: list[_Opened] = []
@@ -141,8 +102,8 @@ def _batches(
     files: Sequence[InputFile], table: Table, arguments: argparse.Namespace, output: Output
 ) -> Iterator[tuple[Rows, int, pa.Table]]:
     """What is to be put, with the number of its first row."""
-    total = sum(file.size for file in files) if all(file.format in {"csv", "jsonl"} for file in files) else 0
-    progress = Progress(output, f"put {table.name}", total=total)
+    total, unit = total_of(files)
+    progress = Progress(output, f"put {table.name}", total=total, unit=unit)
     key = list(table.key)
     # Of a row that is to go only the key counts: the rest may be left out.
     given = frozenset(table.schema.names) - set(key) if arguments.delete else defaults_of(table)

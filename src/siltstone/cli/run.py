@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from siltstone._version import __version__
-from siltstone.cli import (
+from siltstone.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED, exit_code, show, unexpected
+from siltstone.cli.grammar import (
     about,
+    checkpoints,
+    clones,
+    collect,
     columns,
+    console,
     demo,
     entries,
     health,
+    indexes,
     pipeline,
     put,
+    search,
     shards,
     showing,
     stores,
     tables,
     tail,
     versions,
+    wal,
     writing,
 )
-from siltstone.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED, exit_code, show, unexpected
-from siltstone.cli.options import Parser, secrets
+from siltstone.cli.options import Parser, load_verb, secrets
 from siltstone.cli.output import Output
 from siltstone.errors import SiltstoneError
 
@@ -34,7 +42,41 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TRACEBACK_VARIABLE = "SILTSTONE_TRACEBACK"
+LOG_VARIABLE = "SILTSTONE_LOG"
 
+PARTS = (
+    stores,
+    writing,
+    put,
+    tables,
+    search,
+    console,
+    versions,
+    checkpoints,
+    clones,
+    collect,
+    columns,
+    indexes,
+    shards,
+    wal,
+    tail,
+    showing,
+    health,
+    entries,
+    pipeline,
+    demo,
+    about,
+)
+THEMES = {
+    "begin here": ("demo", "check-store", "doctor", "completion", "version"),
+    "tables and their rows": ("create", "append", "upsert", "overwrite", "delete", "update", "column", "drop"),
+    "reading": ("scan", "sql", "get", "changes", "search", "console"),
+    "versions": ("log", "tag", "checkpoint", "restore", "clone", "detach"),
+    "upkeep": ("compact", "index", "gc", "verify", "repair"),
+    "many small writes, through shards": ("put", "merge", "shards", "split", "tail", "wal"),
+    "on Spark": ("pipeline",),
+    "below tables": ("show", "entries"),
+}
 _DESCRIPTION = """\
 Tables on object storage: many writers, one history, no server, no lost row.
 
@@ -43,11 +85,17 @@ Tables on object storage: many writers, one history, no server, no lost row.
   siltstone create reviews --like reviews.csv --key id make a table
   siltstone append reviews reviews.csv                 add rows
   siltstone scan reviews --where "stars > 3"           read them
+  siltstone search reviews text "slow delivery"        find rows by their words
   siltstone log reviews                                its versions; reviews@3 reads an earlier one
   siltstone put events rows.jsonl                      add rows without a version each, through shards
   siltstone verify reviews                             is everything there?
+
+siltstone VERB --help says more, with examples.
 """
-_EPILOG = "exit codes: 0 done, 1 error or not safe or problems found, 2 wrong usage, 3 conflict or fenced"
+_EPILOG = """\
+exit codes: 0 done, 1 error or not safe or problems found, 2 wrong usage, 3 conflict or fenced, 130 interrupted,
+141 whoever read our output has gone
+"""
 
 
 def parser() -> Parser:
@@ -59,24 +107,10 @@ def parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    top.themes = THEMES
     top.add_argument("--version", action="version", version=f"siltstone {__version__}")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser, title="verbs")
-    for part in (
-        stores,
-        writing,
-        put,
-        tables,
-        versions,
-        columns,
-        shards,
-        tail,
-        showing,
-        health,
-        entries,
-        pipeline,
-        demo,
-        about,
-    ):
+    for part in PARTS:
         part.add_verbs(verbs)
     return top
 
@@ -109,9 +143,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str], arguments: argparse.Namespace) -> int:
     parser().parse_args(given, arguments)
+    if os.environ.get(LOG_VARIABLE):  # loaded only then: most command lines end sooner than logging is loaded
+        logs = importlib.import_module("siltstone.telemetry.logs")
+        logs.log_to_stderr(os.environ[LOG_VARIABLE], secrets=secrets(arguments))
     output = Output(as_json=arguments.json)
     try:
-        code: int = arguments.run(arguments, output)
+        code = load_verb(arguments.run)(arguments, output)
     finally:
         output.end()
     return code

@@ -33,6 +33,15 @@ _PLAIN = {
 _NESTED = ("list", "fixed_size_list", "struct", "map")
 _KNOWN = (*_PLAIN, *_NESTED, "time32", "time64", "duration", "decimal128", "decimal256", "fixed_size_binary")
 _ALIASES = {"decimal": "decimal128"}
+# What other systems call their types, with what is nearest here.
+_MEANT = {
+    **dict.fromkeys(("int", "integer", "bigint", "long", "serial", "bigserial", "number"), "int64"),
+    **dict.fromkeys(("tinyint", "byte"), "int8"), **dict.fromkeys(("smallint", "short"), "int16"),
+    **dict.fromkeys(("varchar", "char", "character", "str", "nvarchar", "json", "uuid", "enum", "object"), "string"),
+    **dict.fromkeys(("datetime", "timestamptz", "timestamp_tz", "instant"), "timestamp[us, UTC]"),
+    **dict.fromkeys(("blob", "bytea", "varbinary"), "binary"), "numeric": "decimal128(18, 2)", "real": "float",
+    "array": "list<string>", "time": "time64[us]", "interval": "duration[us]",
+}  # fmt: skip
 _HINT = 'for example --schema "id int64 not null, name string, ts timestamp[us, UTC], tags list<string>"'
 _TOKEN = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([A-Za-z0-9_][\w+\-/.]*)|([<>\[\]():,=+\-]))')
 
@@ -209,7 +218,7 @@ class _Parser:
         kind = plain_type(text)
         if kind is None:
             self._next = start
-            near = difflib.get_close_matches(word, _KNOWN, n=2)
+            near = [_MEANT[word]] if word in _MEANT else difflib.get_close_matches(word, _KNOWN, n=2)
             raise self._refused(
                 f"{shown(word + arguments)} is no type",
                 f"did you mean {' or '.join(near)}?" if near and near[0] != word else _argument_hint(word),

@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
 from siltstone.cli.fragment_check import check_fragments
-from siltstone.errors import CorruptionError, MissingObjectError, TruncatedError
-from siltstone.shard.manifest import later, to_mark
+from siltstone.errors import CorruptionError, MissingObjectError, TruncatedError, WrongWalStoreError
+from siltstone.format.shard import ShardState
+from siltstone.format.table import WalPlace
+from siltstone.shard.manifest import ended, later, to_mark
 from siltstone.shard.place import ShardPlace
 from siltstone.shard.wal import WalTailer
+from siltstone.shard.wal_store import open_wal
 from siltstone.verify import Problem
-from siltstone.verify.inspect import UNREADABLE
+from siltstone.verify.deciding import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from siltstone.format.shard import ShardState
     from siltstone.format.table import Cursor, Schema
     from siltstone.log import Log
+    from siltstone.shard.manifest import Manifest
     from siltstone.shard.place import Logs
+    from siltstone.shard.wal_store import OtherWal
     from siltstone.table.state import State
     from siltstone.verify import LogReport
     from siltstone.verify.report import Fault
@@ -54,11 +58,23 @@ class ShardFindings(NamedTuple):
     notes: tuple[str, ...]
 
 
-def check_shards(log: Log, state: State, verified: Mapping[str, LogReport], *, deep: bool) -> ShardFindings:
+class GivenWals(NamedTuple):
+    """A store of WALs that was given to be checked, and what was found of the logs in it."""
+
+    uri: str
+    options: Mapping[str, str] | None
+    reports: Sequence[LogReport]
+
+
+def check_shards(
+    log: Log, state: State, verified: Mapping[str, LogReport], *, deep: bool, wals: GivenWals | None = None
+) -> ShardFindings:
     """Check the shards of a version. ``verified`` has the logs below the table's URI, by their roots there."""
     reports, problems, notes = [], [], []
+    other = None if wals is None else open_wal(wals.uri, wals.options)
+    elsewhere = {} if wals is None else {one.root: one for one in wals.reports}
     for name, merged in state.shards.items():
-        one = _Shard(log, name, merged, verified)
+        one = _Shard(log, name, merged, verified, elsewhere=elsewhere, other=other)
         try:
             reports.append(one.check(state.schema, deep=deep))
         except UNREADABLE as error:
@@ -68,20 +84,39 @@ def check_shards(log: Log, state: State, verified: Mapping[str, LogReport], *, d
             else:  # what is wrong was said of its logs
                 notes.append(f"shard {name} was not checked: {error.message}")
         problems += one.problems
+        notes += one.notes
     return ShardFindings(tuple(reports), tuple(problems), tuple(notes))
 
 
 class _Shard:
     """One shard, and what is wrong with it."""
 
-    def __init__(self, log: Log, name: str, merged: Cursor, verified: Mapping[str, LogReport]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        name: str,
+        merged: Cursor,
+        verified: Mapping[str, LogReport],
+        *,
+        elsewhere: Mapping[str, LogReport],
+        other: OtherWal | None,
+    ) -> None:
         self.problems: list[Problem] = []
+        self.notes: list[str] = []
         self._name = name
         self._merged = merged
-        self._place = ShardPlace(log, name, None)
+        self._place = ShardPlace(log, name, None, other)
         self._root = paths.shard(name)
         self._manifest = verified.get(self._root + paths.MANIFEST)
-        self._wal = verified.get(self._root + paths.WAL)
+        self._reports = verified, elsewhere
+        self._find_wal(WalPlace())
+
+    def _find_wal(self, where: WalPlace) -> None:
+        """Note where the WAL is, and what was found of it."""
+        own, elsewhere = self._reports
+        root = paths.wal(self._name, where.begins)
+        self._wal_part = root.removeprefix(self._root)
+        self._wal = (own if where.store is None else elsewhere).get(root)
 
     @property
     def is_whole(self) -> bool:
@@ -90,20 +125,21 @@ class _Shard:
 
     def check(self, schema: Schema, *, deep: bool) -> ShardReport:
         """Look at everything; ``problems`` has what is wrong."""
-        try:
-            logs = self._place.read()
-        except MissingObjectError:  # one of its logs
-            logs = None
-        if logs is None:
+        manifest = self._place.manifest()
+        state = ShardState() if manifest is None else manifest.read()
+        self._find_wal(state.wal)
+        start = later(state.replay_from, self._merged)
+        logs = self._logs(state)
+        if manifest is None or (logs is None and not self.notes):
             self._check_absence()
             return ShardReport(self._name)
-        state = logs.manifest.read()
-        end = logs.wal.tip().position
-        self._check_cursors(logs, state, end)
-        self._check_fragments(logs, state, deep=deep)
-        start = later(state.replay_from, self._merged)
-        if deep and self.is_whole and not self.problems:
-            self._check_rows(logs, start, schema)
+        self._check_fragments(manifest, state, deep=deep)
+        end = start.position
+        if logs is not None:
+            end = logs.wal.tip().position
+            self._check_cursors(logs, state, end)
+            if deep and self.is_whole and not self.problems:
+                self._check_rows(logs, start, schema)
         return ShardReport(
             name=self._name,
             epoch=state.epoch,
@@ -115,6 +151,29 @@ class _Shard:
             sealed=state.sealed,
         )
 
+    def _logs(self, state: ShardState) -> Logs | None:
+        """The shard's logs; None where one is not there, or where ``notes`` say why it is not looked at."""
+        where = state.wal.store
+        try:
+            return self._place.read()
+        except MissingObjectError as error:  # one of its logs, or the end of one
+            if str(error.facts.get("object", "")).startswith(f"{self._root}{self._wal_part}{paths.ENTRIES}/"):
+                self._note("missing", "its last writer put entries into its WAL that are gone", part=self._wal_part)
+            gone = "it is gone"
+        except WrongWalStoreError as error:
+            if self._place.other is None and where is not None:
+                self.notes.append(
+                    f"shard {self._name}: its WAL is in another store, at {where.uri}, and was not checked: give --wal"
+                )
+                return None
+            gone = error.message
+        if where is not None and ended(state) is not None:
+            self.notes.append(f"shard {self._name}: its WAL was not checked, and nothing of it is needed: {gone}")
+        elif where is not None and gone != "it is gone":
+            self._note("missing", gone, part=self._wal_part)
+            self.notes.append(f"shard {self._name}: its WAL was not checked")
+        return None
+
     def _note(self, fault: Fault, detail: str, *, part: str = "", position: int | None = None) -> None:
         self.problems.append(Problem(fault, f"shard {self._name}: {detail}", position, object=self._root + part))
 
@@ -125,33 +184,33 @@ class _Shard:
         elif self._wal is not None and self._manifest is None:
             self._note("missing", "its manifest is gone, and its WAL is there", part=paths.MANIFEST)
         elif self._manifest is not None and self._manifest.entries and self._wal is None:
-            self._note("missing", "its WAL is gone, and its manifest says that it had a writer", part=paths.WAL)
+            self._note("missing", "its WAL is gone, and its manifest says that it had a writer", part=self._wal_part)
 
     def _check_cursors(self, logs: Logs, state: ShardState, end: int) -> None:
         """The manifest and the table name places of the WAL, and entries before them need not be there."""
         for cursor, what in ((state.replay_from, "the manifest"), (self._merged, "the table")):
             if cursor.position > end:
                 detail = f"its WAL ends at {end}, and {what} counts from {cursor.position} on: its end is gone"
-                self._note("missing", detail, part=paths.WAL, position=end)
+                self._note("missing", detail, part=self._wal_part, position=end)
             elif self.is_whole and not _stands(logs, cursor):
                 detail = f"entry {cursor.position - 1} of its WAL is not the one that {what} knows"
-                self._note("overwritten", detail, part=paths.WAL, position=cursor.position - 1)
+                self._note("overwritten", detail, part=self._wal_part, position=cursor.position - 1)
         if self._wal is None:
             return
         start = later(state.replay_from, self._merged).position
         if self._wal.floor > start:
             detail = f"its WAL begins at {self._wal.floor}, and only entries before {start} are in fragments or merged"
-            self._note("missing", detail, part=paths.WAL, position=start)
+            self._note("missing", detail, part=self._wal_part, position=start)
         if self._wal.epoch > state.epoch:
             detail = f"its WAL has entries of epoch {self._wal.epoch}, and its manifest ends at epoch {state.epoch}"
             self._note("missing", detail, part=paths.MANIFEST)
 
-    def _check_fragments(self, logs: Logs, state: ShardState, *, deep: bool) -> None:
+    def _check_fragments(self, manifest: Manifest, state: ShardState, *, deep: bool) -> None:
         fragments = [(one.fragment, one.fragment.rows) for one in state.fragments]
         store = self._place.log.store
         found = check_fragments(store, fragments, root=self._root, deep=deep)
         if found:  # one that was merged meanwhile may be gone
-            named = {f"{self._root}{paths.data(one.fragment.name)}" for one in logs.manifest.read().fragments}
+            named = {f"{self._root}{paths.data(one.fragment.name)}" for one in manifest.read().fragments}
             self.problems += (one for one in found if one.object in named)
 
     def _check_rows(self, logs: Logs, start: Cursor, schema: Schema) -> None:
@@ -163,7 +222,7 @@ class _Shard:
         except TruncatedError:  # flushed or merged since
             return
         except CorruptionError as error:
-            self._note("corrupt", error.message, part=paths.WAL, position=tailer.end.position)
+            self._note("corrupt", error.message, part=self._wal_part, position=tailer.end.position)
 
 
 def _stands(logs: Logs, cursor: Cursor) -> bool:

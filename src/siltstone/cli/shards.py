@@ -5,70 +5,24 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from siltstone.cli.documents import WRITE_SHAPE, say_version
+from siltstone.cli.documents import say_version
 from siltstone.cli.entries import time_text
 from siltstone.cli.errors import DONE
 from siltstone.cli.opening import sharded, writing
-from siltstone.cli.options import add_table, add_verb, count
 from siltstone.cli.output import clean
+from siltstone.cli.progress import Progress
 from siltstone.errors import NotFoundError
-from siltstone.shard.place import ShardPlace
 from siltstone.table.types import shown
 
 if TYPE_CHECKING:
     import argparse
 
     from siltstone.api import Table
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
+    from siltstone.shard.place import ShardPlace
     from siltstone.shard.shards import ShardStatus
 
 NAMED_MOST = 8
-_SHARDS = """\
-epoch counts a shard's writers, and writer is the newest of them, at work or not. lag is how many entries of its WAL are
-neither in fragments nor in the table; fragments and rows are those that wait to be merged; merged is the position up
-to which everything is in the table, and end where the WAL ends. Reads only.
-
-Examples:
-  siltstone shards events
-  siltstone shards s3://bucket/events --json
-"""
-_MERGE = """\
-All that is durable in the shards becomes one version; then the shards drop it. Anyone may do it, at any time, beside
-writers and other mergers: no row is taken twice. Run it every few minutes, or whenever reads should see new rows
-without --fresh.
-
-Example:
-  siltstone merge events
-"""
-_SPLIT = """\
-Spreads the keys of a table over COUNT shards, more or fewer than there are, in one version; gives a table with a key
-its first ones too. Writers of the present shards are fenced, and open the table again. One that was cut off
-leaves shards that can't be written: run it again to end it.
-
-Example:
-  siltstone split events 8
-"""
-
-
-def add_verbs(verbs: Verbs) -> None:
-    """The verbs that work on shards."""
-    parser = add_verb(
-        verbs,
-        "shards",
-        _shards,
-        says="See the shards of a table.",
-        teaches=_SHARDS,
-        shape=("uri", "version", "shards"),
-    )
-    add_table(parser)
-    parser = add_verb(
-        verbs, "merge", _merge, says="Take the rows of shards into their table.", teaches=_MERGE, shape=WRITE_SHAPE
-    )
-    add_table(parser)
-    parser = add_verb(verbs, "split", _split, says="Change the number of shards.", teaches=_SPLIT, shape=WRITE_SHAPE)
-    add_table(parser)
-    parser.add_argument("count", metavar="COUNT", type=count, help="how many shards there are to be")
 
 
 def shard_of(table: Table, text: str, *, new: bool = False) -> int | str:
@@ -97,13 +51,14 @@ def shard_of(table: Table, text: str, *, new: bool = False) -> int | str:
 
 def place_of(table: Table, text: str) -> ShardPlace:
     """Where the logs and fragments of the shard are that a command line names."""
-    return ShardPlace(table._log, table.shard(shard_of(table, text)).name, None)  # noqa: SLF001 - a reader's view of it
+    return table._shards.a_place(table.shard(shard_of(table, text)).name)  # noqa: SLF001 - a reader's view of it
 
 
 # -- shards --------------------------------------------------------------------------------------
 
 
-def _shards(arguments: argparse.Namespace, output: Output) -> int:
+def run_shards(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``shards``."""
     with sharded(arguments) as table:
         found = table.shards()
         documents = [asdict(one) | {"wal_lag": one.wal_lag} for one in found]
@@ -136,15 +91,22 @@ def _cells(one: ShardStatus) -> tuple[object, ...]:
 # -- merge and split -----------------------------------------------------------------------------
 
 
-def _merge(arguments: argparse.Namespace, output: Output) -> int:
+def run_merge(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``merge``."""
     with writing(arguments) as table:
-        output.progress(f"merge {table.name}: {len(table.shards())} shards")
-        say_version(table, table.merge_shards(), output)
+        with Progress(output, f"merge {table.name}") as bar:
+            found = table.shards()
+            bar.say(f"{sum(one.fragment_rows for one in found):,} rows in fragments of {len(found)} shards, and WALs")
+            made = table.merge_shards()
+        say_version(table, made, output)
     return DONE
 
 
-def _split(arguments: argparse.Namespace, output: Output) -> int:
+def run_split(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``split``."""
     with writing(arguments) as table:
-        say_version(table, table.split_shards(arguments.count), output)
+        with Progress(output, f"split {table.name}"):
+            made = table.split_shards(arguments.count)
+        say_version(table, made, output)
         output.line(f"keys are spread over {len(table.shards())} shards now; writers open the table again")
     return DONE

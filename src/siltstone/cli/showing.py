@@ -6,14 +6,18 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from siltstone import paths
 from siltstone.cli.entries import time_text
 from siltstone.cli.errors import DONE
-from siltstone.cli.options import add_store, add_verb, storage_options
+from siltstone.cli.options import storage_options
 from siltstone.cli.output import clean
 from siltstone.errors import InvalidInputError, NotFoundError
-from siltstone.format.describe import describe, describe_fragment, hex_lines
+from siltstone.format.describe import describe, describe_fragment, describe_part, hex_lines
 from siltstone.format.parquet import MAGIC, TRAILER_BYTES, footer_start
 from siltstone.format.rollup import ROLLUP_BYTES_MAX
+from siltstone.format.text import MARKER_BYTES_MAX
+from siltstone.format.text_part import MAGIC as PART_MAGIC
+from siltstone.format.text_part import end_bytes
 from siltstone.store.base import OBJECT_BYTES_MAX
 from siltstone.store.connect import open_store
 from siltstone.store.options import StoreUri, parse_uri
@@ -21,31 +25,14 @@ from siltstone.store.options import StoreUri, parse_uri
 if TYPE_CHECKING:
     import argparse
 
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
     from siltstone.store.base import Store
 
 TAIL_BYTES = 64 * 1024
 
-_SHAPE = ("object", "kind", "role", "bytes", "digest", "record", "doubts", "body (of some)", "parts (of some)")
-_SHOW = """\
-Of logs: identities, entries, witnesses, staged proposals, floors and hints. Of tables: versions (as the entries of
-their log), fragments, deletion vectors and rollups. Bodies that are no changes of a table are shown as JSON or text
-where they are, else as their first bytes.
 
-Examples:
-  siltstone show reviews/log/entries/00000000000000000007
-  siltstone show s3://bucket/reviews/data/00000000000000000003-0123456789abcdef0123456789abcdef.parquet
-"""
-
-
-def add_verbs(verbs: Verbs) -> None:
+def run_show(arguments: argparse.Namespace, output: Output) -> int:
     """The verb ``show``."""
-    parser = add_verb(verbs, "show", _show, says="Print an object of siltstone readably.", teaches=_SHOW, shape=_SHAPE)
-    add_store(parser, what="the object", name="object", commits=False)
-
-
-def _show(arguments: argparse.Namespace, output: Output) -> int:
     place = parse_uri(arguments.object)
     folder, _, key = place.path.rpartition("/")
     if not key:
@@ -57,7 +44,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
     parent = str(StoreUri(place.scheme, place.bucket, folder or ("/" if place.scheme == "file" else "")))
     with open_store(parent, storage_options(arguments)) as store:
         found = _describe(store, key, name=str(place))
-    output.result(found)
+    output.result(found | {"body": found.get("body"), "parts": found.get("parts", {})})
     head = [(name, found[name]) for name in ("object", "kind", "role", "bytes", "digest") if found[name] is not None]
     output.fields([*head, *((f"  {name}", _shown(name, value)) for name, value in found["record"].items())])
     for doubt in found["doubts"]:
@@ -73,12 +60,14 @@ def _describe(store: Store, key: str, *, name: str) -> dict[str, Any]:
     info = store.head(key)
     if info is None:
         raise NotFoundError(f"there is no object {name}", hint="check the URI")
-    start = store.get_ranges(key, [(0, min(len(MAGIC), info.size))])[0] if info.size else b""
-    if start != MAGIC:
-        # A rollup of a large table is longer than any other object.
-        return describe(
-            store.get(key, limit=ROLLUP_BYTES_MAX if key.endswith(".arrow") else OBJECT_BYTES_MAX), name=name
-        )
+    start = store.get_ranges(key, [(0, min(len(PART_MAGIC), info.size))])[0] if info.size else b""
+    if start == PART_MAGIC:
+        tail = store.get_ranges(key, [(max(0, info.size - TAIL_BYTES), info.size)])[0]
+        if len(tail) < end_bytes(tail) <= min(info.size, MARKER_BYTES_MAX):
+            tail = store.get_ranges(key, [(info.size - end_bytes(tail), info.size)])[0]
+        return describe_part(tail, size=info.size, name=name)
+    if not start.startswith(MAGIC):
+        return describe(store.get(key, limit=_limit(key)), name=name)
     # A fragment may be large, and all that is shown of it is at its end.
     at = max(0, info.size - TAIL_BYTES)
     tail = store.get_ranges(key, [(at, info.size)])[0]
@@ -87,6 +76,12 @@ def _describe(store: Store, key: str, *, name: str) -> dict[str, Any]:
         tail = store.get_ranges(key, [(footer, info.size)])[0]
         at = footer
     return describe_fragment(tail[footer - at :], start=footer, size=info.size, name=name)
+
+
+def _limit(key: str) -> int:
+    """How long an object may be: a rollup of a large table, or the marker of its index, is longer than any other."""
+    long = {".arrow": ROLLUP_BYTES_MAX, paths.MARKER: MARKER_BYTES_MAX}
+    return next((limit for ending, limit in long.items() if key.endswith(ending)), OBJECT_BYTES_MAX)
 
 
 def _part(title: str, part: dict[str, Any], output: Output) -> None:

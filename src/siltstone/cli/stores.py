@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 from siltstone.check import CommitsReport, StoreReport, check_store
 from siltstone.cli.errors import DONE, FAILED
-from siltstone.cli.options import add_store, add_verb, storage_options
+from siltstone.cli.options import storage_options
 from siltstone.cli.output import clean
+from siltstone.cli.progress import Progress
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from siltstone.cli.options import Verbs
-    from siltstone.cli.output import Output
+    from siltstone.cli.output import Colour, Output
     from siltstone.store.probe import Finding
 
-_TEACHES = """\
-Tries the store with objects of its own, which it removes again: creates one twice, reads it back, lets
-several creates race for one name, lists and deletes. Says in a sentence whether tables are safe there, and
-what would make them safe. Exit code 1 where they are not.
-
-Examples:
-  siltstone check-store s3://bucket/path
-  siltstone check-store s3://bucket --storage-option aws_endpoint=http://127.0.0.1:9000 \\
-      --storage-option aws_secret_access_key=env:MY_SECRET
-  siltstone check-store s3://bucket --commits postgresql://me@db.example.com/commits
-"""
-
-_SHAPE = (
-    "uri", "kind", "safe", "store_safe", "known_good", "guard", "verdict", "findings", "remedies", "commits",
-)  # fmt: skip
 
 # One line for each family, with what tells it from the others.
 _REMEDIES = {
@@ -43,38 +29,57 @@ _REMEDIES = {
     "dynamodb": ("dynamodb://table?region=us-east-1", "nothing to run"),
 }
 
-
-def add_verbs(verbs: Verbs) -> None:
-    """The verb ``check-store``."""
-    parser = add_verb(
-        verbs, "check-store", _check_store, says="Are tables safe on this store?", teaches=_TEACHES, shape=_SHAPE
-    )
-    add_store(parser, what="the store to try")
+_WEAK = "accept_weak_durability"
 
 
-def _check_store(arguments: argparse.Namespace, output: Output) -> int:
-    output.progress(f"trying {arguments.uri.rpartition('@')[2]} ...")
-    report = check_store(arguments.uri, arguments.commits, storage_options(arguments))
-    output.result(_document(report))
+def run_check_store(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``check store``."""
+    with Progress(output, f"trying {arguments.uri.rpartition('@')[2]}"):
+        report = check_store(arguments.uri, arguments.commits, storage_options(arguments))
+    weak = accepts_weak(arguments.commits)
+    output.result(_document(report, weak=weak))
     output.line(f"{output.paint('store', 'bold')} {clean(report.uri)}")
     _findings(report.findings, output)
     output.line(f"  {clean(_provider(report))}")
     if report.commits is not None:
         _commits(report.commits, output)
     output.line()
-    output.line(output.paint(clean(verdict(report)), "green" if report.safe else "red"))
-    if not report.safe:
+    safe = is_safe(report)
+    colour: Colour = "red" if not safe else "yellow" if weak else "green"
+    output.line(output.paint(clean(verdict(report, weak=weak)), colour))
+    if not safe:
         _remedies(report, output)
     elif report.commits is None:
         output.line(clean(_guard(report)))
-    return DONE if report.safe else FAILED
+    return DONE if safe else FAILED
 
 
-def verdict(report: StoreReport) -> str:
+def accepts_weak(commits: str | None) -> bool:
+    """Whether a URI says that a commit store may lose what it decided when its machine fails."""
+    try:
+        given = parse_qs(urlsplit(commits or "").query)
+    except ValueError:
+        return False
+    return given.get(_WEAK, ["false"])[-1].lower() in {"1", "true", "yes", "on"}
+
+
+def is_safe(report: StoreReport) -> bool:
+    """Whether tables are safe as asked, for more processes than this one."""
+    return report.safe and (report.commits is None or report.commits.kind != "memory")
+
+
+def verdict(report: StoreReport, *, weak: bool = False) -> str:
     """The answer in a sentence."""
     if report.commits is not None:
+        if report.commits.kind == "memory":
+            return (
+                f"Not safe: {report.commits.uri} is memory of this process, and gone with it: nobody else could write."
+            )
         if report.commits.safe:
-            return f"Safe: tables on {report.uri} are safe with {report.commits.uri} deciding who wins."
+            caveat = (
+                f", as long as its machine does not fail: {_WEAK} lets it lose what it decided last" if weak else ""
+            )
+            return f"Safe: tables on {report.uri} are safe with {report.commits.uri} deciding who wins{caveat}."
         return f"Not safe: {report.commits.uri} does not decide each place once, so it can't decide for {report.uri}."
     if report.store_safe:
         return f"Safe: tables on {report.uri} are safe with the object store deciding who wins."
@@ -121,16 +126,16 @@ def _remedies(report: StoreReport, output: Output) -> None:
         output.line(f"  also: {clean(', '.join(f'{scheme}://' for scheme in others))}")
 
 
-def _document(report: StoreReport) -> dict[str, Any]:
+def _document(report: StoreReport, *, weak: bool) -> dict[str, Any]:
     commits = report.commits
     return {
         "uri": report.uri,
         "kind": report.kind,
-        "safe": report.safe,
+        "safe": is_safe(report),
         "store_safe": report.store_safe,
         "known_good": report.known_good,
         "guard": report.guard,
-        "verdict": verdict(report),
+        "verdict": verdict(report, weak=weak),
         "findings": _finding_documents(report.findings),
         "remedies": list(report.remedies),
         "commits": None

@@ -6,7 +6,6 @@ read it says which, and goes on behind them.
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +13,8 @@ import numpy as np
 from siltstone.cli.entries import mark_at, time_text
 from siltstone.cli.errors import DONE
 from siltstone.cli.formats import json_lines
+from siltstone.cli.grammar.tail import LAST_ENTRIES
 from siltstone.cli.opening import sharded, state_of
-from siltstone.cli.options import add_table, add_verb, whole_number
 from siltstone.cli.output import clean
 from siltstone.cli.progress import size_text
 from siltstone.cli.shards import place_of
@@ -25,46 +24,23 @@ from siltstone.shard.manifest import to_cursor
 from siltstone.shard.wal import WalTailer, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import argparse
+    from collections.abc import Generator, Iterator, Sequence
 
     from siltstone.api import Table
-    from siltstone.cli.options import Verbs
     from siltstone.cli.output import Output
     from siltstone.log import Entry, Log, Mark
     from siltstone.shard.place import Logs, ShardPlace
     from siltstone.shard.wal import WalEntry
 
 LOOK_EVERY_S = 0.2
-LAST_ENTRIES = 10
 
-_SHAPE = ("position", "time", "epoch", "kind", "rows", "deleted", "bytes", "writer", "op", "once", "batches")
 _HEADS = ("position", "time", "epoch", "kind", "rows", "deleted", "bytes", "writer")
 _WIDTHS = (">8", "<24", ">5", "<5", ">9", ">7", ">8", "")
-_TAIL = f"""\
-Shows the last {LAST_ENTRIES} entries, or all from a position on, and then each one as it is written, until Ctrl-C,
-which is no error. SHARD is a number, or a name where the table has no key. A fence is what a new writer puts behind the
-entries of those before it. With --rows, each row is a JSON object on a line, with the entry it is in as _position, and
-_deleted true where its key was deleted. Reads only; what was flushed or merged long ago is not there any more.
-
-Examples:
-  siltstone tail events 0
-  siltstone tail events 3 --from 0 --no-follow --rows
-"""
 
 
-def add_verbs(verbs: Verbs) -> None:
+def run_tail(arguments: argparse.Namespace, output: Output) -> int:
     """The verb ``tail``."""
-    parser = add_verb(verbs, "tail", _tail, says="Follow the WAL of a shard.", teaches=_TAIL, shape=_SHAPE, rows=True)
-    add_table(parser)
-    parser.add_argument("shard", metavar="SHARD", help="its number or its name, see `siltstone shards`")
-    parser.add_argument("--from", dest="start", type=whole_number, metavar="POSITION", help="begin with this entry")
-    parser.add_argument(
-        "--follow", action=argparse.BooleanOptionalAction, default=True, help="wait for more at the end; default: yes"
-    )
-    parser.add_argument("--rows", action="store_true", dest="show_rows", help="print rows as JSON lines")
-
-
-def _tail(arguments: argparse.Namespace, output: Output) -> int:
     with sharded(arguments) as table:
         place = place_of(table, arguments.shard)
         shown = _Shown(output, rows=arguments.show_rows)
@@ -92,7 +68,7 @@ class _Follower:
     def entries(self, *, follow: bool) -> Iterator[tuple[Entry, WalEntry | None]]:
         """All entries up to the end, and with ``follow`` those to come, until the shard is sealed."""
         while True:
-            logs = self._place.read()
+            logs = self._place.read(now=follow)
             if logs is not None:
                 yield from self._new(logs)
             elif not follow:
@@ -104,7 +80,20 @@ class _Follower:
 
     def _new(self, logs: Logs) -> Iterator[tuple[Entry, WalEntry | None]]:
         """What came since."""
-        tailer = self._tailer = self._tailer or WalTailer(logs.wal, after=to_cursor(self._first(logs.wal)))
+        tailer = self._tailer or WalTailer(logs.wal, after=to_cursor(self._first(logs.wal)))
+        if tailer.log is not logs.wal:  # it was moved: the new one begins where that one ends
+            yield from self._rest(tailer)
+            tailer = WalTailer(logs.wal, after=to_cursor(tailer.end))
+        self._tailer = tailer
+        if (yield from self._rest(tailer)) and self._look:
+            self._look = False
+            state = logs.manifest.read()
+            self._sealed = state.sealed and tailer.end.epoch >= state.epoch
+            if self._sealed:
+                self._output.note(f"note: shard {clean(self._place.name)} is sealed: its keys are in other shards")
+
+    def _rest(self, tailer: WalTailer) -> Generator[tuple[Entry, WalEntry | None], None, bool]:
+        """What a WAL has behind what was read; whether all of it was there."""
         schema = None
         try:
             for entry in tailer.entries():
@@ -113,21 +102,16 @@ class _Follower:
                     yield entry, None
                     continue
                 schema = schema or state_of(self._table).schema  # columns may be new since the last time
-                yield entry, decode(entry, schema, logs.wal)
+                yield entry, decode(entry, schema, tailer.log)
         except TruncatedError:
-            first = logs.wal.first()
+            first = tailer.log.first()
             if first.position <= tailer.end.position:
                 raise
             gone = f"{tailer.end.position} to {first.position - 1}"
             self._output.note(f"note: entries {gone} were removed before they were read; they were flushed or merged")
-            self._tailer, self._look = WalTailer(logs.wal, after=to_cursor(first)), True
-            return
-        if self._look:
-            self._look = False
-            state = logs.manifest.read()
-            self._sealed = state.sealed and tailer.end.epoch >= state.epoch
-            if self._sealed:
-                self._output.note(f"note: shard {clean(self._place.name)} is sealed: its keys are in other shards")
+            self._tailer, self._look = WalTailer(tailer.log, after=to_cursor(first)), True
+            return False
+        return True
 
     def _first(self, log: Log) -> Mark:
         if self._start is None:

@@ -6,7 +6,6 @@ don't are cut. Nothing in a cell or a name reaches the terminal but printable ch
 
 from __future__ import annotations
 
-import unicodedata
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -15,16 +14,13 @@ import pyarrow.types as kinds
 
 from siltstone.cli.output import clean
 from siltstone.cli.texts import plain
+from siltstone.cli.widths import CUT, GAP, cut, fitted, padded, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SAMPLE_ROWS = 1000
-CELL_WIDTH_MAX = 40  # on a terminal, while there are other columns
-CELL_WIDTH_LEAST = 4
 CELL_CHARACTERS_MAX = 10_000  # in a pipe
-GAP = "  "
-CUT = "…"
 
 
 class TextTable:
@@ -41,7 +37,7 @@ class TextTable:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Some rows."""
-        columns = [_cells(array) for array in batch.columns]
+        columns = [cells(array) for array in batch.columns]
         rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
         if self._widths:
             self._print(rows)
@@ -59,10 +55,10 @@ class TextTable:
     def _begin(self) -> None:
         rows, self._waiting = self._waiting, []
         needed = [
-            max([_width(head), *(_width(row[number]) for row in rows[:SAMPLE_ROWS])])
+            max([width_of(head), *(width_of(row[number]) for row in rows[:SAMPLE_ROWS])])
             for number, head in enumerate(self._heads)
         ]
-        self._widths = _fitted(needed, self._width) if self._width else needed
+        self._widths = fitted(needed, self._width) if self._width else needed
         head = self._joined(self._heads)
         self._write([f"{self._bold[0]}{head}{self._bold[1]}"])
         self._print(rows)
@@ -73,9 +69,7 @@ class TextTable:
     def _joined(self, row: Sequence[str]) -> str:
         cells = []
         for text, width, right in zip(row, self._widths, self._right, strict=True):
-            cell = _cut(text, width) if self._width else text
-            pad = " " * (width - _width(cell))
-            cells.append(pad + cell if right else cell + pad)
+            cells.append(padded(cut(text, width) if self._width else text, width, right=right))
         return GAP.join(cells).rstrip()
 
     def _write(self, lines: Sequence[str]) -> None:
@@ -83,21 +77,8 @@ class TextTable:
             self._sink.write(("\n".join(lines) + "\n").encode(errors="backslashreplace"))
 
 
-def _fitted(needed: list[int], width: int) -> list[int]:
-    """Widths that fit a terminal: wide columns give way first; where even that is not enough, lines are long."""
-    widths = [min(one, CELL_WIDTH_MAX) for one in needed] if len(needed) > 1 else list(needed)
-    room = width - len(GAP) * (len(widths) - 1)
-    while sum(widths) > room and max(widths) > CELL_WIDTH_LEAST:
-        widths[widths.index(max(widths))] -= 1
-    # What is left goes to those that were cut.
-    for number, one in enumerate(needed):
-        spare = room - sum(widths)
-        if spare > 0 and widths[number] < one:
-            widths[number] += min(spare, one - widths[number])
-    return widths
-
-
-def _cells(array: pa.Array) -> list[str]:
+def cells(array: pa.Array) -> list[str]:
+    """The values of a column, each as text that can't steer a terminal."""
     made = plain(array)
     if kinds.is_floating(made.type) or kinds.is_integer(made.type):
         made = made.cast(pa.string())
@@ -113,28 +94,6 @@ def _cell(value: Any) -> str:
     if len(text) > CELL_CHARACTERS_MAX:
         text = text[:CELL_CHARACTERS_MAX] + CUT
     return text if text.isascii() and text.isprintable() else clean(text)
-
-
-def _width(text: str) -> int:
-    """How many places a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
-    )
-
-
-def _cut(text: str, width: int) -> str:
-    if _width(text) <= width:
-        return text
-    kept, used = [], 0
-    for one in text:
-        size = _width(one)
-        if used + size > width - 1:
-            break
-        kept.append(one)
-        used += size
-    return "".join(kept) + CUT
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from siltstone.cli.documents import (
-    VERSION_SHAPE,
-    WRITE_SHAPE,
     rows_text,
     say_version,
     shards_text,
@@ -14,142 +13,117 @@ from siltstone.cli.documents import (
     version_document,
 )
 from siltstone.cli.errors import DONE, UsageError
-from siltstone.cli.opening import Named, opened, parse_named, reading, writing
-from siltstone.cli.options import add_group, add_table, add_verb, whole_number
+from siltstone.cli.grammar.versions import COMPACTED
+from siltstone.cli.opening import Named, opened, parse_named, reading, state_of, which, writing
 from siltstone.cli.output import clean
 from siltstone.cli.progress import Progress, size_text
+from siltstone.errors import SiltstoneError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-    from siltstone.cli.options import Verbs
+    from siltstone.api import Table
     from siltstone.cli.output import Output
+    from siltstone.table.versions import Version
 
-LIMIT_DEFAULT = 20
-
-_UNTAGGED = ("uri", "tag", *VERSION_SHAPE)
-_TAGGED = (*_UNTAGGED, "tagged")
-_COMPACTED = (
-    "uri", "version", "versions", "rows", "fragments_before", "fragments_after", "bytes_before", "bytes_after",
-)  # fmt: skip
-
-_LOG = """\
-Newest first: when each version was made, by which operation, what it did to rows, the shards that it merged, made or
-let go, its tags and its message.
-
-Examples:
-  siltstone log reviews
-  siltstone log s3://bucket/reviews@v1 --limit 100 --json
-"""
-_TAG = """\
-A tag is a name for a version: TABLE@tag reads it. Without a verb a tag is created.
-
-Examples:
-  siltstone tag reviews v1
-  siltstone tag list reviews
-  siltstone tag delete reviews v1
-"""
-_TAG_CREATE = """\
-A tag that is there moves.
-
-Examples:
-  siltstone tag create reviews v1
-  siltstone tag create reviews before-import --version 3
-"""
-_TAG_LIST = """\
-Example:
-  siltstone tag list reviews --json
-"""
-_TAG_DELETE = """\
-The version stays.
-
-Example:
-  siltstone tag delete reviews v1
-"""
-_RESTORE = """\
-Makes a new version with the rows and columns of an earlier one. What came between stays in the history.
-
-Examples:
-  siltstone restore reviews@3
-  siltstone restore s3://bucket/reviews@v1
-"""
-_COMPACT = """\
-Rewrites small and half-deleted fragments into fewer ones, clustered by key. Rows stay as they are, and writers go on
-meanwhile; what they delete is carried over.
-
-Example:
-  siltstone compact s3://bucket/reviews
-"""
+_OF_AN_INDEX = re.compile(r"index [0-9]{20}-[0-9a-f]{32}")
+_TAKES_INDEXES = {"clone": "cloned", "detach": "copied"}  # operations that make none, and what becomes of those there
 
 
-def add_verbs(verbs: Verbs) -> None:
-    """The verbs that work on versions."""
-    parser = add_verb(
-        verbs, "log", _log, says="List the versions of a table.", teaches=_LOG, shape=("uri", "version", "versions")
-    )
-    add_table(parser, reads=True)
-    parser.add_argument("--limit", type=whole_number, default=LIMIT_DEFAULT, metavar="N", help="default: %(default)s")
-
-    group = add_group(
-        verbs,
-        "tag",
-        says="Name versions of a table.",
-        teaches=_TAG,
-        inside=("create", "list", "delete"),
-        default="create",
-    )
-    parser = add_verb(group, "create", _tag, says="Give a version a name.", teaches=_TAG_CREATE, shape=_TAGGED)
-    add_table(parser)
-    parser.add_argument("name", metavar="NAME", help="letters, digits and _ . - and not digits alone")
-    parser.add_argument("--version", type=whole_number, metavar="N", help="default: the newest")
-    parser = add_verb(
-        group, "list", _tag_list, says="List the tags of a table.", teaches=_TAG_LIST, shape=("uri", "version", "tags")
-    )
-    add_table(parser, reads=True)
-    parser = add_verb(group, "delete", _tag_delete, says="Remove a tag.", teaches=_TAG_DELETE, shape=_UNTAGGED)
-    add_table(parser)
-    parser.add_argument("name", metavar="NAME", help="the tag")
-
-    parser = add_verb(
-        verbs, "restore", _restore, says="Bring an earlier version back.", teaches=_RESTORE, shape=WRITE_SHAPE
-    )
-    add_table(parser, reads=True)
-
-    parser = add_verb(
-        verbs, "compact", _compact, says="Rewrite a table into fewer files.", teaches=_COMPACT, shape=_COMPACTED
-    )
-    add_table(parser)
-
-
-def _log(arguments: argparse.Namespace, output: Output) -> int:
+def run_log(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``log``."""
     with reading(arguments) as table:
         versions = table.history(arguments.limit)
         tags: dict[int, list[str]] = {}
         for name, number in sorted(table.tags.items()):
             tags.setdefault(number, []).append(name)
-        newest = table.version
-        documents = [version_document(one) | {"tags": tags.get(one.version, [])} for one in versions]
+        newest, indexes = table.version, _index_actions(table, versions)
+        documents = [
+            version_document(one) | {"tags": tags.get(one.version, []), "indexes": indexes.get(one.version, {})}
+            for one in versions
+        ]
         output.result({"uri": table.uri, "version": newest, "versions": documents})
     cells: dict[str, list[object]] = {
         "version": [one.version for one in versions],
         "time": [time_text(one).replace("T", " ") for one in versions],
-        "operation": [one.operation for one in versions],
+        "operation": [_operation(one, indexes.get(one.version, {})) for one in versions],
         "rows": [rows_text(one) for one in versions],
         "shards": [shards_text(one) for one in versions],
         "tags": [", ".join(tags.get(one.version, [])) for one in versions],
+        "once": [_once(one) for one in versions],
         "message": [one.message for one in versions],
     }
-    if not any(cells["shards"]):
-        del cells["shards"]
+    for name in ("shards", "once"):
+        if not any(cells[name]):
+            del cells[name]
     output.table(list(cells), list(zip(*cells.values(), strict=True)), right=frozenset({"version"}))
-    output.line(f"{len(versions)} of the versions 0 to {newest}")
+    output.line(_extent(versions, cut=len(versions) == arguments.limit))
     return DONE
+
+
+def _extent(versions: Sequence[Version], *, cut: bool) -> str:
+    """Which versions were listed; a clone's begin at 1, and those of others where a collection left them."""
+    if not versions:
+        return "no versions"
+    newest, oldest = versions[0].version, versions[-1].version
+    count = "1 version" if len(versions) == 1 else f"{len(versions):,} versions"
+    which = f"{newest}" if oldest == newest else f"{oldest} to {newest}"
+    return f"the newest {count}, {which}; --limit N shows more" if cut and oldest else f"{count}: {which}"
+
+
+def _once(version: Version) -> str:
+    """The ids that a version was made with, to be made once; not those that came along, or that an index has."""
+    if version.operation == "clone":
+        return ""
+    ids = [one for one in version.once if _OF_AN_INDEX.fullmatch(one) is None]
+    return f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else "".join(ids)
+
+
+def _operation(version: Version, indexes: dict[str, str]) -> str:
+    """What made a version; of indexes also which, and what became of them."""
+    if version.operation == "clone" and indexes:
+        return f"clone with {'index' if len(indexes) == 1 else 'indexes'} {', '.join(indexes)}"
+    said = ", ".join(f"{name} {action}" for name, action in indexes.items())
+    return f"{version.operation} {said}".rstrip()
+
+
+def _index_actions(table: Table, versions: Sequence[Version]) -> dict[int, dict[str, str]]:
+    """What versions did to indexes, by name: one whose id was there before was optimized."""
+    found: dict[int, dict[str, str]] = {}
+    known: set[str] | None = None
+    before: int | None = None
+    for one in reversed(versions):
+        if one.operation in _TAKES_INDEXES:
+            found[one.version] = {
+                name: _TAKES_INDEXES[one.operation] if id_ else "dropped" for name, id_ in one.indexes
+            }
+            known = None
+            before = None
+            continue
+        if one.indexes and (before is None or before + 1 != one.version):  # what came between is not listed
+            known = _ids_before(table, one.version)
+        for name, id_ in one.indexes:
+            action = "dropped" if not id_ else "changed" if known is None else "optimized" if id_ in known else "made"
+            found.setdefault(one.version, {})[name] = action
+        known = known if known is None else known | {id_ for _, id_ in one.indexes}
+        before = one.version if known is not None else None
+    return found
+
+
+def _ids_before(table: Table, version: int) -> set[str] | None:
+    """The indexes that were there before a version; None where the one before it was collected."""
+    try:
+        return {one.id for one in state_of(table.at(version=version - 1)).indexes.values()} if version else set()
+    except SiltstoneError:
+        return None
 
 
 # -- tags ----------------------------------------------------------------------------------------
 
 
-def _tag(arguments: argparse.Namespace, output: Output) -> int:
+def run_tag(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``tag``."""
     with writing(arguments) as table:
         at = table.version if arguments.version is None else arguments.version
         made = table.tag(arguments.name, version=at)
@@ -158,7 +132,8 @@ def _tag(arguments: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _tag_list(arguments: argparse.Namespace, output: Output) -> int:
+def run_tag_list(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``tag list``."""
     with reading(arguments) as table:
         tags = dict(sorted(table.tags.items()))
         output.result({"uri": table.uri, "version": table.version, "tags": tags})
@@ -166,7 +141,8 @@ def _tag_list(arguments: argparse.Namespace, output: Output) -> int:
     return DONE
 
 
-def _tag_delete(arguments: argparse.Namespace, output: Output) -> int:
+def run_tag_delete(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``tag delete``."""
     with writing(arguments) as table:
         made = table.untag(arguments.name)
         output.result({"uri": table.uri, "tag": arguments.name} | version_document(made))
@@ -177,26 +153,37 @@ def _tag_delete(arguments: argparse.Namespace, output: Output) -> int:
 # -- restore and compact -------------------------------------------------------------------------
 
 
-def _restore(arguments: argparse.Namespace, output: Output) -> int:
+def run_restore(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``restore``."""
     named = parse_named(arguments.table)
     if named.is_newest:
-        raise UsageError("restore needs the version to bring back", hint="write TABLE@3 or TABLE@tag")
+        raise UsageError("restore needs the version to bring back", hint="write TABLE@3, TABLE@tag or TABLE@checkpoint")
     with opened(Named(named.uri), arguments) as table:
-        version = table.restore(version=named.version, tag=named.tag)
+        version = table.restore(**which(table, named))
         say_version(table, version, output)
     return DONE
 
 
-def _compact(arguments: argparse.Namespace, output: Output) -> int:
+def run_compact(arguments: argparse.Namespace, output: Output) -> int:
+    """The verb ``compact``."""
     with writing(arguments) as table:
-        done = table.compact(progress=Progress(output, "compact").done)
-        output.result({"uri": table.uri} | {name: getattr(done, name) for name in _COMPACTED[1:]})
-    if not done.versions:
+        with Progress(output, f"compact {table.name}", unit="rows") as bar:
+            done = table.compact(progress=bar.done)
+        late = [one for one in table.indexes() if one.unindexed_rows]
+        document = {"uri": table.uri} | {name: getattr(done, name) for name in COMPACTED[1:-1]}
+        document["indexes"] = [{"name": one.name, "unindexed_rows": one.unindexed_rows} for one in late]
+        output.result(document)
+    if done.versions:
+        output.line(
+            f"version {done.version}: {done.rows:,} rows written anew, "
+            f"{done.fragments_before} fragments became {done.fragments_after}, "
+            f"{size_text(done.bytes_before)} became {size_text(done.bytes_after)}"
+        )
+    else:
         output.line(f"nothing to do: {done.fragments_after} fragments, version {done.version}")
-        return DONE
-    output.line(
-        f"version {done.version}: {done.rows:,} rows written anew, "
-        f"{done.fragments_before} fragments became {done.fragments_after}, "
-        f"{size_text(done.bytes_before)} became {size_text(done.bytes_after)}"
-    )
+    for one in late:
+        output.line(
+            f"index {clean(one.name)}: {one.unindexed_rows:,} rows are searched by reading their texts; "
+            f"`siltstone index optimize` takes them in"
+        )
     return DONE

@@ -20,6 +20,7 @@ from siltstone.errors import (
     StoreFullError,
     UnavailableError,
 )
+from siltstone.telemetry import events, metrics
 
 if TYPE_CHECKING:
     from siltstone.env import Env
@@ -42,6 +43,8 @@ class ConditionalPut(CommitStore):
                 doubt = doubt or error
                 found = self._read_back(place)
                 if found is not None:
+                    if found == proposal and isinstance(doubt, UnavailableError):
+                        tell_found(place)
                     return found
             except SiltstoneError as error:
                 if isinstance(error, UnavailableError) and not isinstance(error, StoreFullError):
@@ -67,6 +70,12 @@ class ConditionalPut(CommitStore):
             return None
         except SiltstoneError as error:  # the refusal may have been for our own bytes
             raise unknown(place, error) from error
+
+
+def tell_found(place: Place) -> None:
+    """An answer was lost on the way, and what was proposed is there."""
+    metrics.LOST_ANSWERS.add()
+    events.LOST_ANSWER.tell(log=place.root, position=place.position)
 
 
 def unknown(place: Place, cause: SiltstoneError | None) -> CommitUnknownError:

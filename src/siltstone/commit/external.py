@@ -21,7 +21,7 @@ import msgspec
 
 from siltstone import paths
 from siltstone.commit.base import CommitStore, Place
-from siltstone.commit.conditional import ConditionalPut, unknown
+from siltstone.commit.conditional import ConditionalPut, tell_found, unknown
 from siltstone.commit.registry import Behind, Claim, Registry, Truncated
 from siltstone.errors import (
     ClosedError,
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 Publish = Literal["create", "fork"]
 NONCE_DIGITS = 32
+_COPIED = (
+    "this log was made at another place. If it is a copy, `siltstone repair` lets it go on by itself, apart from the "
+    "one that it was copied from; if it is the same one under another name, open it by the name that it was made by"
+)
 
 
 class AbortBody(msgspec.Struct, frozen=True):
@@ -149,6 +153,8 @@ class External(CommitStore):
                     raise
                 raise unknown(place, error) from error
             if isinstance(found, Claim):
+                if doubt is not None and found.value == mine.value:
+                    tell_found(place)
                 return found
             if isinstance(found, Truncated):
                 raise TruncatedError(
@@ -165,7 +171,9 @@ class External(CommitStore):
         raise CommitStoreBehindError(
             f"{self.registry.kind} commit store {self.registry.uri} knows {known} at position {place.position - 1}, "
             f"but {place.prev[:12]}... is published there",
-            hint="it was emptied or restored from a backup; run `siltstone repair` to put its rows back",
+            hint=_COPIED
+            if place.scope != place.log
+            else "it was emptied or restored from a backup; run `siltstone repair` to put its rows back",
             position=place.position - 1,
             scope=place.scope,
         )
@@ -249,8 +257,10 @@ class External(CommitStore):
             )
         if self._publish_by != "create":
             raise MissingObjectError(
-                f"{place.key} was claimed, but its staged bytes {claim.value} are gone and it was never published",
-                hint="run `siltstone repair` when no writer is running: it closes the place with an abort entry",
+                f"{place.key} was claimed, but its staged bytes {claim.value} are gone, and no entry is there: "
+                f"it was never published, or deleted since",
+                hint="put the entry back if the bucket has an older version of it; else run `siltstone repair` when no "
+                "writer is running: it closes the place with an abort entry",
                 object=claim.value,
             )
         return self._publish(place, abort_entry(place, claim))

@@ -27,6 +27,7 @@ from siltstone.commit.checks import (
     judge,
 )
 from siltstone.commit.registry import Behind, Claim, Registry, Truncated
+from siltstone.commit.tls import tls_error
 from siltstone.errors import ClosedError, InternalError, SiltstoneError, UnavailableError
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class RegistryHandle(ABC, Generic[C]):
             raise
 
     def _translated(self, error: Exception) -> SiltstoneError:
-        translated = self._translate(error)
+        translated = tls_error(error, self._location) or self._translate(error)
         if translated is not None:
             return translated
         return InternalError(f"{self.uri}: {type(error).__name__}: {self._scrubbed(error)}", subject=self.uri)

@@ -14,6 +14,7 @@ import msgspec
 from siltstone import paths
 from siltstone.errors import CorruptionError
 from siltstone.format import frame
+from siltstone.format.describe_text import describe_marker, describe_text_part, unpacked
 from siltstone.format.parquet import parse_footer
 from siltstone.format.records import decode_entry, decode_floor, decode_hint, decode_identity, decode_json
 from siltstone.format.rollup import decode_rollup, from_columns
@@ -49,15 +50,17 @@ _UNKNOWN = Part("unknown")
 def describe(data: bytes, *, name: str) -> dict[str, Any]:
     """What an object says, as a dictionary that JSON can hold.
 
-    Keys: ``object``, ``kind`` (identity, entry, floor, hint, rollup, vectors), ``role`` (by its name: also witness,
-    staged), ``bytes``, ``digest``, ``record``; of entries and rollups ``body``; of rollups and vectors ``parts``, the
-    first of the many things in them; ``doubts`` where name and bytes contradict each other. Raises CorruptionError for
-    what is none of ours, UnsupportedFormatError for what a newer version wrote.
+    Keys: ``object``, ``kind`` (identity, entry, floor, hint, rollup, vectors, marker), ``role`` (by its name: also
+    witness, staged), ``bytes``, ``digest``, ``record``; of entries and rollups ``body``; of rollups, vectors and
+    markers ``parts``, the first of the many things in them; ``doubts`` where name and bytes contradict each other.
+    Raises CorruptionError for what is none of ours, UnsupportedFormatError for what a newer version wrote.
     """
     part = part_of(name)
     found: dict[str, Any] = {"object": name, "kind": "", "role": part.role, "bytes": len(data)}
     found["digest"] = frame.digest(data)
     if not data.startswith(frame.MAGIC):
+        if part.role == "marker":
+            return found | describe_marker(data, name=name)
         hint = decode_hint(data)
         if hint is None:
             # Says what is wrong with it as a frame, which everything but a hint is.
@@ -82,7 +85,7 @@ def describe(data: bytes, *, name: str) -> dict[str, Any]:
         header, body = decode_entry(data, name=name)
         doubts = _doubts(part, header.position, header.nonce if part.role == "witness" else "")
         record = msgspec.to_builtins(header)
-        shown = _change(header, body) or describe_body(body)
+        shown = _change(header, body) or describe_body(unpacked(body))
         return found | {"kind": "entry", "record": record, "body": shown, "doubts": doubts}
     floor = decode_floor(data, name=name)
     doubts = _doubts(part, floor.position, "")
@@ -107,6 +110,12 @@ def describe_fragment(footer: bytes, *, start: int, size: int, name: str) -> dic
         "parts": {"columns": {"count": len(found.columns), "first": [_column(found, one) for one in columns]}},
         "doubts": [],
     }
+
+
+def describe_part(tail: bytes, *, size: int, name: str) -> dict[str, Any]:
+    """What the end of a part of a text index says, in the same form; ``tail`` is the last of its ``size`` bytes."""
+    found = {"object": name, "kind": "", "role": part_of(name).role, "bytes": size, "digest": None}
+    return found | describe_text_part(tail, name=name)
 
 
 def _column(footer: Footer, node: Node) -> dict[str, Any]:
@@ -230,6 +239,12 @@ def _table_part(segments: list[str]) -> Part | None:
     for inside, ending, role in ((paths.DATA, ".parquet", "fragment"), (paths.VECTORS, ".bits", "vectors")):
         if folder == inside and last.endswith(ending) and paths.parse_name(last.removesuffix(ending)) is not None:
             return Part(role)
+    for length in (3, 4):
+        build, rest = paths.parse_index("/".join(segments[-length:])) or ("", "")
+        if build and rest == paths.MARKER:
+            return Part("marker")
+        if build and rest.endswith(".text"):
+            return Part("staged" if rest.startswith(f"{paths.STAGING}/") else "part")
     return None
 
 

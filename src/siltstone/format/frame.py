@@ -13,7 +13,8 @@ Layout, little endian::
     52+h    b      body, opaque
 
 What must hold: any cut, growth or change of a framed object is refused; nothing is allocated on the
-word of a length before that length was compared with the bytes that are there.
+word of a length before that length was compared with the bytes that are there. ``take_apart`` leaves the
+checksum to those who know by a digest which bytes these must be.
 """
 
 from __future__ import annotations
@@ -46,6 +47,16 @@ def wrap(header: bytes, body: bytes) -> bytes:
 
 def unwrap(data: bytes, *, name: str) -> tuple[bytes, bytes]:
     """Header and body of a frame; ``name`` is what errors call the object."""
+    parts = take_apart(data, name=name)
+    check = hashlib.sha256(data[: _FIXED.size])
+    check.update(memoryview(data)[_START:])
+    if check.digest() != data[_FIXED.size : _START]:
+        raise CorruptionError(f"{name} does not have the checksum that its frame says", object=name)
+    return parts
+
+
+def take_apart(data: bytes, *, name: str) -> tuple[bytes, bytes]:
+    """The same without a look at the checksum."""
     if len(data) < _START:
         raise CorruptionError(f"{name} has {len(data)} bytes, a frame has at least {_START}", object=name)
     magic, version, header_length, body_length = _FIXED.unpack_from(data)
@@ -60,9 +71,5 @@ def unwrap(data: bytes, *, name: str) -> tuple[bytes, bytes]:
     expected = _START + header_length + body_length
     if header_length > HEADER_BYTES_MAX or len(data) != expected:
         raise CorruptionError(f"{name} has {len(data)} bytes, its frame says {expected}", object=name)
-    check = hashlib.sha256(data[: _FIXED.size])
-    check.update(memoryview(data)[_START:])
-    if check.digest() != data[_FIXED.size : _START]:
-        raise CorruptionError(f"{name} does not have the checksum that its frame says", object=name)
     end = _START + header_length
     return data[_START:end], data[end:]

@@ -23,13 +23,17 @@ MAGIC = b"PAR1"
 TRAILER_BYTES = 8  # the footer's length and the magic
 FOOTER_BYTES_MAX = 64 * 1024 * 1024
 CHUNK_BYTES_MAX = 16 * 1024 * 1024 * 1024  # of one column in one row group, not compressed
+GROUP_ROWS_MAX = 4 * 1024 * 1024  # ours have 131,072 at most
+GROUP_BYTES_MAX = 512 * 1024 * 1024  # of memory that the values of a column take at least; ours have far less
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = range(8)
+_VALUE_BYTES = (1, 4, 8, 12, 4, 8, 4)  # that a value of each type takes, but for the length of the last one
 REPEATED = 2
 DICTIONARY_ENCODINGS = frozenset({2, 8})
 DATA_PAGES = frozenset({0, 3})
 
 # Field ids of Parquet's own metadata, by the structure they belong to.
 FILE_SCHEMA, FILE_ROWS, FILE_GROUPS = 2, 3, 4
+ELEMENT_LENGTH = 2
 ELEMENT_TYPE, ELEMENT_REPETITION, ELEMENT_NAME, ELEMENT_CHILDREN, ELEMENT_ID = 1, 3, 4, 5, 9
 GROUP_CHUNKS, GROUP_ROWS = 1, 3
 CHUNK_PATH, CHUNK_META, CHUNK_OFFSETS, CHUNK_BOUNDS, CHUNK_KEYS, CHUNK_HIDDEN = 1, 3, 4, 6, 8, 9
@@ -135,8 +139,7 @@ def parse_footer(data: bytes, *, start: int, name: str) -> Footer:
     fields, _ = thrift.decode(data, name=name)
     try:
         columns = _columns(_list(fields, FILE_SCHEMA, STRUCT))
-        leaves = sum(node.leaves for node in columns)
-        groups = tuple(_groups(_list(fields, FILE_GROUPS, STRUCT), columns, leaves, end=start))
+        groups = tuple(_groups(_list(fields, FILE_GROUPS, STRUCT), columns, end=start))
         if sum(group.rows for group in groups) != _get(fields, FILE_ROWS, I64):
             raise _WrongError("the rows of its row groups do not add up")
         return Footer(columns, groups)
@@ -207,18 +210,35 @@ def _node(elements: Iterator[Struct], leaf: int, depth: int) -> Node:
     return Node(element, name, _get(element, ELEMENT_ID, I32, 0), tuple(children), leaf, after - leaf)
 
 
-def _groups(groups: Sequence[Struct], columns: tuple[Node, ...], leaves: int, *, end: int) -> Iterator[RowGroup]:
+def _groups(groups: Sequence[Struct], columns: tuple[Node, ...], *, end: int) -> Iterator[RowGroup]:
     flat = frozenset(node.leaf for node in columns if node.flat)
+    widths = [width for node in columns for width in _widths(node)]
     start = 0
     for fields in groups:
         rows = _get(fields, GROUP_ROWS, I64)
         chunks = tuple(_chunk(one, end) for one in _list(fields, GROUP_CHUNKS, STRUCT))
-        if rows < 1 or len(chunks) != leaves:
+        if rows < 1 or len(chunks) != len(widths):
             raise _WrongError("a row group has no rows or other columns than the schema")
+        if rows > GROUP_ROWS_MAX or any(
+            chunk.values * width > GROUP_BYTES_MAX for chunk, width in zip(chunks, widths, strict=True)
+        ):
+            raise _WrongError("a row group has more values than any that was written in good faith")
         if any(chunks[leaf].values != rows for leaf in flat):
             raise _WrongError("a column has other rows than its row group")
         yield RowGroup(start, rows, chunks)
         start += rows
+
+
+def _widths(node: Node) -> Iterator[int]:
+    """Of each column below a node, how many bytes of memory a value takes at least."""
+    if node.children:
+        for child in node.children:
+            yield from _widths(child)
+    else:
+        kind = _get(node.element, ELEMENT_TYPE, I32)
+        if not 0 <= kind <= FIXED_LEN_BYTE_ARRAY:
+            raise _WrongError("a column has a type that there is not")
+        yield _get(node.element, ELEMENT_LENGTH, I32, 0) if kind == FIXED_LEN_BYTE_ARRAY else _VALUE_BYTES[kind]
 
 
 def _chunk(fields: Struct, end: int) -> Chunk:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
-from siltstone.errors import CorruptionError, UnsupportedFormatError
+from siltstone.errors import CorruptionError, LimitExceededError, UnsupportedFormatError
 from siltstone.format import frame
 
 FORMAT = 1
@@ -42,6 +42,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     guard: Literal["receipt", "witness"] = "receipt"
     trust_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = TRUST_MS
     created_ms: int = 0
+    home: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""  # digest of the place it was made at
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +95,9 @@ def encode_entry(header: Header, body: bytes) -> bytes:
     return frame.wrap(msgspec.json.encode(header), body)
 
 
-def decode_entry(data: bytes, *, name: str) -> tuple[Header, bytes]:
-    """An entry's header and body."""
-    raw, body = frame.unwrap(data, name=name)
+def decode_entry(data: bytes, *, name: str, checked: bool = True) -> tuple[Header, bytes]:
+    """An entry's header and body; unless ``checked``, its checksum is left to the caller."""
+    raw, body = frame.unwrap(data, name=name) if checked else frame.take_apart(data, name=name)
     try:
         header = msgspec.json.decode(raw, type=Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -159,3 +160,14 @@ def decode_json(raw: bytes, kind: type[T], name: str) -> T:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptionError(f"{name} can't be read: {error}", object=name) from error
+    except MemoryError as error:
+        raise too_large(name) from error
+
+
+def too_large(name: str) -> LimitExceededError:
+    """An object within our limits that this process has no memory for."""
+    return LimitExceededError(
+        f"{name} takes more memory than this process may use",
+        hint="where you trust who wrote it, give the process more; a few bytes can be made to unpack to gigabytes",
+        object=name,
+    )

@@ -11,6 +11,7 @@ JSON (``Summary``), an Arrow IPC stream of the fragments that were added, an Arr
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,8 +20,24 @@ import pyarrow.compute as pc
 
 from siltstone.errors import CorruptionError
 from siltstone.format import frame
+from siltstone.format.names import NAME, Count, Label, Name
+from siltstone.format.packed import expands_too_much
 from siltstone.format.records import FORMAT, Digest, Id, Position, Text, check_format, decode_json
-from siltstone.format.table import Bounds, Count, Cursor, Fragment, Label, Name, Schema, Sharding, ShardName, Vector
+from siltstone.format.table import (
+    Bounds,
+    Checkpoint,
+    CloneOf,
+    Cursor,
+    Fragment,
+    Origin,
+    OriginNumber,
+    Schema,
+    Sharding,
+    ShardName,
+    Vector,
+    WalStore,
+)
+from siltstone.format.text import TextIndex  # noqa: TC001 - msgspec reads it at run time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,6 +91,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batches: dict[Label, Count] = {}  # the last batch of each stream that was applied
     shards: dict[ShardName, Cursor | None] = {}  # a shard may have gone and come again: its cursor may be lower
     sharding: Sharding | None = None  # where it changed
+    floor: Position = 0
+    checkpoints: dict[Label, Checkpoint | None] = {}
+    origins: dict[OriginNumber, Origin | None] = {}
+    clone: CloneOf | None = None
+    wal: WalStore | None = None
+    indexes: dict[Label, TextIndex | None] = {}
+    dropped: bool = False
+    born: Position = 0
 
 
 class Rollup(NamedTuple):
@@ -130,7 +155,8 @@ def decode_rollup(data: bytes, *, name: str) -> Rollup:
     check_format(raw, name)
     header = decode_json(raw, RollupHeader, name)
     lengths = (header.summary_bytes, header.fragments_bytes, header.versions_bytes)
-    if sum(lengths) > ROLLUP_BYTES_MAX or header.since >= header.position:
+    total = sum(lengths)
+    if total > ROLLUP_BYTES_MAX or header.since >= header.position or expands_too_much(len(packed), total):
         raise CorruptionError(f"{name} says that it holds {sum(lengths)} bytes from {header.since} on", object=name)
     try:
         plain = pa.Codec("zstd").decompress(packed, decompressed_size=sum(lengths))
@@ -139,7 +165,7 @@ def decode_rollup(data: bytes, *, name: str) -> Rollup:
         versions = pa.ipc.open_stream(plain.slice(lengths[0] + lengths[1], lengths[2])).read_all()
         fragments.validate(full=True)
         versions.validate(full=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MemoryError) as error:  # without it, the log is read: that takes no such piece
         raise CorruptionError(f"{name} can't be read: {error}", object=name) from error
     for table, wanted in ((fragments, FRAGMENT_COLUMNS), (versions, VERSION_COLUMNS)):
         if not set(wanted).issubset(table.schema):
@@ -157,7 +183,7 @@ def _check_values(fragments: pa.Table, name: str) -> None:
     names = pa.chunked_array([*fragments.column("name").chunks, *vectors.column("vector").chunks], pa.string())
     numbers = [fragments.column("rows"), fragments.column("bytes"), *parts]
     if (
-        not pc.all(pc.match_substring_regex(names, r"^[0-9]{20}-[0-9a-f]{32}\z"), min_count=0).as_py()
+        not pc.all(pc.match_substring_regex(names, NAME + r"\z"), min_count=0).as_py()
         or any(part.null_count for part in parts)
         or not all(pc.all(pc.greater_equal(one, 0), min_count=0).as_py() for one in numbers)
     ):
@@ -203,7 +229,14 @@ def to_columns(lives: Sequence[Live]) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields))
 
 
+_BOUND_TYPES = (pa.int64(), pa.string(), pa.float64(), pa.null())
+
+
 def _bounds_array(values: Sequence[object]) -> pa.Array:
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        array = pa.array(values)
+        if array.type in _BOUND_TYPES:
+            return array
     known = [value for value in values if value is not None]
     if not known:
         return pa.nulls(len(values))

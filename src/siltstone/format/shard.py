@@ -12,23 +12,12 @@ from typing import Annotated
 
 import msgspec
 
-from siltstone.format.records import Position, Text, decode_json
-from siltstone.format.table import Count, Cursor, Fragment, Label, Name, pack_json, unpack_json
+from siltstone.format.names import Count, Label, Name  # noqa: TC001 - msgspec reads them at run time
+from siltstone.format.packed import pack_json, unpack_json
+from siltstone.format.records import Id, Position, Text, decode_json
+from siltstone.format.table import Cursor, ShardFragment, WalPlace
 
 ERROR_CHARACTERS_MAX = 1024
-
-
-class ShardFragment(msgspec.Struct, frozen=True, kw_only=True):
-    """A memtable that was flushed: rows of the positions from ``first`` to ``until - 1``, each key once.
-
-    Its file is ``shards/<shard>/data/<name>.parquet``, and the number in its name is the generation. Beside the columns
-    of the table it has ``_position`` and ``_deleted``.
-    """
-
-    fragment: Fragment
-    generation: Count
-    first: Position
-    until: Position
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +25,13 @@ class Dropped(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Name
     dropped_ms: int
+
+
+class ShardPin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a checkpoint needs of the shard: these fragments' objects, and the WAL from a cursor on."""
+
+    replay_from: Cursor = Cursor()
+    fragments: tuple[Name, ...] = ()
 
 
 class ShardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,6 +46,9 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dropped: tuple[Dropped, ...] = ()
     once: tuple[Label, ...] = ()  # ids of puts before ``replay_from``
     batches: dict[Label, Count] = {}  # by stream: the last batch before ``replay_from``
+    pins: dict[Id, ShardPin] = {}  # by checkpoint
+    wal: WalPlace = WalPlace()
+    closed: Cursor | None = None  # where the WAL ended when its last writer closed; None: there may be more
     sealed: bool = False  # no writer may open it: its rows go into other shards
     error: Annotated[str, msgspec.Meta(max_length=ERROR_CHARACTERS_MAX)] = ""  # the last one that its writer met
 

@@ -9,36 +9,29 @@ What must hold:
 
 from __future__ import annotations
 
-import importlib
-import struct
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from siltstone.errors import CorruptionError, LimitExceededError
-from siltstone.format.records import BODY_BYTES_MAX, Digest, Id, Position, decode_json
+from siltstone.errors import CorruptionError
+from siltstone.format.names import Count, FieldId, Label, Name  # noqa: TC001 - msgspec reads them at run time
+from siltstone.format.packed import check_length, pack_json, unpack_json
+from siltstone.format.records import Digest, Id, Position, decode_json
+from siltstone.format.text import TextIndex  # noqa: TC001 - msgspec reads it at run time
 
 BLOCK = 8  # entries that are repeated together
 REPEATED_BYTES_MAX = 16 * 1024
-PLAIN_BYTES_MAX = 1024  # longer bodies are compressed
-JSON_BYTES_MAX = 512 * 1024 * 1024
 DEPTH_MAX = 32
 SHARD_NAME = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
 SHARDS_MAX = 9999
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{20}-[0-9a-f]{32}\Z")]
-FieldId = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-Label = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+OriginNumber = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,3}\Z")]
 ShardName = Annotated[str, msgspec.Meta(pattern=SHARD_NAME)]
 Operation = Literal[
     "create", "append", "overwrite", "delete", "update", "upsert", "compact", "schema", "tag", "settings", "restore",
-    "merge", "split", "transaction",
+    "merge", "split", "index", "checkpoint", "clone", "detach", "collect", "drop", "wal", "transaction",
 ]  # fmt: skip
 Statistic = int | float | str | None
-
-_LENGTH = struct.Struct("<BQ")
-_COMPRESSED = 0x5A
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,6 +100,86 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True):
     map: Annotated[int, msgspec.Meta(ge=0, le=9999)] = 0
 
 
+class ShardFragment(msgspec.Struct, frozen=True, kw_only=True):
+    """A memtable that was flushed: rows of the positions from ``first`` to ``until - 1``, each key once.
+
+    Its file is ``shards/<shard>/data/<name>.parquet``, and the number in its name is the generation. Beside the columns
+    of the table it has ``_position`` and ``_deleted``.
+    """
+
+    fragment: Fragment
+    generation: Count
+    first: Position
+    until: Position
+
+
+class WalStore(msgspec.Struct, frozen=True, kw_only=True):
+    """Another store that holds the WALs of shards: the id that it was given, and where it was, for people."""
+
+    id: Id
+    uri: str
+
+
+class WalPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a WAL is: the one of the shard that begins at a position, in the table's own store or in another."""
+
+    begins: Position = 0
+    store: WalStore | None = None
+
+
+class KeptShard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a shard a checkpoint keeps: fragments, and the entries of its WAL from ``replay_from`` to ``until``."""
+
+    replay_from: Cursor = Cursor()
+    until: Cursor = Cursor()
+    fragments: tuple[ShardFragment, ...] = ()
+    wal: WalPlace = WalPlace()
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """The clone that a checkpoint is kept for: its log's id, and where it is."""
+
+    table: Id
+    uri: str
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A promise to keep a version, and of shards what is not in it yet.
+
+    ``pin`` is what its hold on shards is called in their manifests; while ``pending``, it is not known yet what
+    that is. Times are of the store's clock.
+    """
+
+    version: Position
+    pin: Id
+    scope: Literal["all", "durable"] = "all"
+    created_ms: int = 0
+    expires_ms: int | None = None  # None: never
+    pending: bool = False
+    shards: dict[ShardName, KeptShard] = {}
+    holder: Holder | None = None
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Another table whose objects this one names, and the version of it that it holds."""
+
+    table: Id  # its log's
+    uri: str  # without credentials
+    version: Position
+
+
+class CloneOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a clone was asked to be: a table, a version of it or a checkpoint, and a filter of rows."""
+
+    table: Id
+    uri: str
+    version: Position  # where ``newest``, what was the newest one then; the pin has the one that was made
+    newest: bool = False  # with all that was durable in shards
+    checkpoint: str = ""
+    pin: Id | Literal[""] = ""  # of the checkpoint: another one may get its name
+    where: str = ""
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an operation did to rows, for people."""
 
@@ -132,6 +205,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batches: dict[Label, Count] = {}  # by stream: batches up to this one are applied
     shards: dict[ShardName, Cursor | None] = {}  # where each one is merged to; None: the shard goes
     sharding: Sharding | None = None
+    floor: Position | None = None  # versions below it are gone, but for those that are tagged or checkpointed
+    checkpoints: dict[Label, Checkpoint | None] = {}  # None: it goes
+    origins: dict[OriginNumber, Origin | None] = {}
+    clone: CloneOf | None = None  # the table is to become a clone; it is none before its schema is there
+    wal: WalStore | None = None
+    indexes: dict[Label, TextIndex | None] = {}  # by name; None: it goes
+    dropped: bool = False  # the table is gone from here on
     counts: Counts = Counts()
     message: Annotated[str, msgspec.Meta(max_length=4096)] = ""
 
@@ -156,7 +236,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def encode_change(change: Change) -> bytes:
     """A change as JSON."""
     data = msgspec.json.encode(change)
-    _check_length(len(data))
+    check_length(len(data))
     return data
 
 
@@ -184,40 +264,3 @@ def is_body(data: bytes) -> bool:
     except CorruptionError:
         return False
     return True
-
-
-def pack_json(plain: bytes) -> bytes:
-    """JSON as it stands in an object: as it is, or its length and zstd."""
-    if len(plain) <= PLAIN_BYTES_MAX:
-        return plain
-    packed = _LENGTH.pack(_COMPRESSED, len(plain)) + _zstd().compress(plain, asbytes=True)
-    _check_length(len(packed))
-    return packed
-
-
-def unpack_json(data: bytes, *, name: str) -> bytes:
-    """The other way; nothing is allocated for a length over ``JSON_BYTES_MAX``."""
-    if data[:1] != bytes([_COMPRESSED]):
-        return data
-    if len(data) < _LENGTH.size:
-        raise CorruptionError(f"{name} is cut", object=name)
-    _, length = _LENGTH.unpack_from(data)
-    if length > JSON_BYTES_MAX:
-        raise CorruptionError(f"{name} says it holds {length} bytes, over the limit of {JSON_BYTES_MAX}", object=name)
-    try:
-        plain = _zstd().decompress(data[_LENGTH.size :], decompressed_size=length, asbytes=True)
-    except (OSError, ValueError) as error:
-        raise CorruptionError(f"{name} can't be decompressed: {error}", object=name) from error
-    return plain
-
-
-def _zstd() -> Any:
-    # Loaded when it is needed: whoever looks into a log may meet no packed body.
-    return importlib.import_module("pyarrow").Codec("zstd")
-
-
-def _check_length(length: int) -> None:
-    if length > JSON_BYTES_MAX or length > BODY_BYTES_MAX * 8:
-        raise LimitExceededError(
-            f"a change of {length} bytes is too large for one version", hint="commit it in several transactions"
-        )

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from siltstone.errors import CorruptionError
 from siltstone.format import frame
-from siltstone.format.records import decode_json
-from siltstone.format.table import Name  # noqa: TC001 - msgspec reads it at run time
+from siltstone.format.names import Name  # noqa: TC001 - msgspec reads it at run time
+from siltstone.format.records import decode_json, too_large
 
 ROWS_MAX = 2**31 - 1
 _LEVEL = 1
@@ -67,6 +67,8 @@ def decode_vector(data: bytes, *, expected: VectorHeader, name: str) -> bytes:
         bits: bytes = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
     except (OSError, ValueError) as error:
         raise CorruptionError(f"{name} can't be decompressed: {error}", object=name) from error
+    except MemoryError as error:
+        raise too_large(name) from error
     spare = 8 * length - expected.rows
     if len(bits) != length or (spare and bits[-1] >> (8 - spare)):
         raise CorruptionError(f"{name} has bits for rows that the fragment {expected.fragment} lacks", object=name)

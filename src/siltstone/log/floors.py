@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from siltstone import paths
 from siltstone.commit.base import CommitStore, Place
 from siltstone.errors import CorruptionError, NotFoundError
+from siltstone.format.frame import digest
 from siltstone.format.records import Floor, Identity, decode_floor
 from siltstone.locks import ForkLock
 from siltstone.log.marks import Entry, Mark, check_follows, read_entry
@@ -27,6 +28,23 @@ class FloorObject(NamedTuple):
     modified_ms: int
 
 
+def home_of(store: Store, root: str) -> str:
+    """What tells the location of a log from every other one, whichever directory above it the store was opened at."""
+    place, service = store.location, ""
+    if place.startswith(store.uri):
+        place, service = store.uri, place.removeprefix(store.uri)
+    return digest(f"{place.rstrip('/')}/{root}{service}".encode("utf-8", "surrogateescape"))
+
+
+def scope_of(identity: Identity, store: Store, root: str) -> str:
+    """What a commit store knows the log by.
+
+    A copy elsewhere has decisions of its own: it must not take the places of the one that it was copied from.
+    """
+    here = home_of(store, root) if identity.home else ""
+    return identity.log if here == identity.home else f"{identity.log}:{here}"
+
+
 class FloorReader:
     """The places of a log and where it begins."""
 
@@ -38,6 +56,7 @@ class FloorReader:
         self.identity = identity
         self.commits = commits
         self.start = Mark(0, 0, genesis)
+        self.scope = scope_of(identity, store, root)
         self._env = env
         self._floor = 0
         self._floor_read_at: float | None = None
@@ -50,7 +69,7 @@ class FloorReader:
         """The place right behind a mark."""
         return Place(
             key=paths.entry(self.root, after.position),
-            scope=self.identity.log,
+            scope=self.scope,
             position=after.position,
             prev=after.digest,
             root=self.root,

@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from siltstone import paths
+from siltstone.closing import Closing
 from siltstone.errors import (
     ClosedError,
     CommitUnknownError,
@@ -51,7 +52,7 @@ CONFLICTS_BEFORE_LOOKING = 3
 CONFLICT_WAIT_MOST_S = 0.02  # whoever is refused saw another get on: there is no fault to wait out
 
 
-class Log(GuardedLog):
+class Log(GuardedLog, Closing):
     """A handle on one log. Threads may share it; appends of one handle go one at a time."""
 
     def __init__(
@@ -341,28 +342,23 @@ class Log(GuardedLog):
     def check_process(self) -> None:
         """Raise ForkedError in a child of the process that opened the handle."""
         if os.getpid() != self._process:
-            raise ForkedError(f"{self!r} was opened before os.fork()", hint="open the log again in the child")
+            raise ForkedError(f"{self!r} was opened before os.fork()", hint="open it again in the child")
+
+    def check_writable(self) -> None:
+        """Raise what the first write through this handle would: UnsafeStoreError, WrongCommitStoreError."""
+        with self._writing():
+            return
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         self.check_process()
         with self._lock:
             if self._closed:
-                raise ClosedError(f"this handle on {self!r} was closed", hint="open the log again")
+                raise ClosedError(f"this handle on {self!r} was closed", hint="open it again")
             if not self._prepared:
                 self._before_write()
                 self._prepared = True
             yield
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:  # the error that ended the block matters more than one of closing
-            with contextlib.suppress(SiltstoneError):
-                self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
         """A handle pickles as the way to open it again; marks and trust stay behind."""

@@ -53,9 +53,12 @@ def is_digest(text: object) -> bool:
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
-def read_entry(data: bytes, *, log: str, position: int, name: str) -> Entry:
-    """Decode and check that the entry belongs here; its predecessor is not looked at."""
-    header, body = decode_entry(data, name=name)
+def read_entry(data: bytes, *, log: str, position: int, name: str, checked: bool = True) -> Entry:
+    """Decode and check that the entry belongs here; its predecessor is not looked at.
+
+    Unless ``checked``, its checksum is not either: the caller compares its digest with what others say of it.
+    """
+    header, body = decode_entry(data, name=name, checked=checked)
     _check_home(header, log=log, position=position, name=name)
     return entry_of(header, body, data)
 

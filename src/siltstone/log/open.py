@@ -16,13 +16,29 @@ from siltstone.commit.base import CommitStore, Place
 from siltstone.commit.conditional import ConditionalPut
 from siltstone.commit.connect import open_registry
 from siltstone.commit.external import External
+from siltstone.commit.observed import observed_registry
 from siltstone.env import REAL, Env
-from siltstone.errors import InvalidInputError, NotFoundError, SplitHistoryError, WrongCommitStoreError
+from siltstone.errors import (
+    InvalidInputError,
+    NotFoundError,
+    SplitHistoryError,
+    UnsafeStoreError,
+    WrongCommitStoreError,
+)
 from siltstone.format.frame import digest
-from siltstone.format.records import COMMITS_URI_MAX, TRUST_MS, Identity, decode_identity, encode_identity
+from siltstone.format.records import (
+    COMMITS_URI_MAX,
+    TRUST_MS,
+    Floor,
+    Identity,
+    decode_identity,
+    encode_floor,
+    encode_identity,
+)
+from siltstone.log.floors import home_of
 from siltstone.log.log import Log
 from siltstone.store.connect import open_store
-from siltstone.store.probe import probe_once
+from siltstone.store.probe import MOVE, REMEDY, probe_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,6 +90,7 @@ def open_log(
     store = open_store(uri, storage_options, sync=sync)
     root = paths.check_root(root)
     registry = open_registry(commits) if isinstance(commits, str) else commits
+    registry = registry and observed_registry(registry)
     found = read_identity(store, root)
     if found is None:
         if not create:
@@ -99,20 +116,50 @@ def open_log(
     )
 
 
-def open_beside(log: Log, root: str, *, create: bool = False, writer: str = "") -> Log:
-    """Open another log of the same store, decided by the same commit store; made with ``create``, guarded alike."""
+def open_beside(
+    log: Log,
+    root: str,
+    *,
+    create: bool = False,
+    writer: str = "",
+    store: Store | None = None,
+    begins: Mark | None = None,
+) -> Log:
+    """Open another log, decided by the same commit store; made with ``create``, guarded alike.
+
+    It is of the same store, or of ``store``. One that is made goes on behind the mark ``begins`` of another log, which
+    is its first floor.
+    """
     registry = log.commits.registry if isinstance(log.commits, External) else None
-    return open_log(
-        log.store,
-        commits=None if isinstance(registry, NoRegistry) else registry,
-        create=create,
-        root=root,
-        guard=log.identity.guard,
-        probe=log.probe,
-        trust_ms=log.identity.trust_ms,
-        writer=writer,
-        env=log.env,
-    )
+    given = not isinstance(registry, NoRegistry)
+    try:
+        opened = open_log(
+            log.store if store is None else store,
+            commits=registry if given else None,
+            create=create and given,
+            root=root,
+            guard=log.identity.guard if store is None else "auto",
+            probe=log.probe,
+            trust_ms=log.identity.trust_ms,
+            writer=writer,
+            env=log.env,
+        )
+    except NotFoundError:
+        if create and not given:  # else the object store would decide it from now on
+            raise _no_commit_store(log.identity) from None
+        raise
+    if create and begins is not None and begins.position and not opened.floors():
+        begin_at(opened, begins)
+    return opened
+
+
+def begin_at(log: Log, mark: Mark) -> None:
+    """Give a log that has no entries its first floor. May be done again, with the same mark."""
+    if isinstance(log.commits, External):
+        log.commits.registry.truncate(log.scope, below=mark.position, digest=mark.digest)
+    floor = Floor(log=log.identity.log, position=mark.position, epoch=mark.epoch, digest=mark.digest)
+    log.store.put(paths.floor(log.root, mark.position), encode_floor(floor))
+    log.floors()
 
 
 def read_identity(store: Store, root: str) -> FoundIdentity | None:
@@ -140,6 +187,8 @@ def identity_place(store: Store, root: str) -> Place:
 def _create(
     store: Store, root: str, registry: Registry | None, *, guard: Guard, probe: bool, trust_ms: int, env: Env
 ) -> FoundIdentity:
+    if registry is None:
+        _check_conditions(store)
     report = probe_once(store) if probe else None
     if registry is None and report is not None:
         report.require()
@@ -155,6 +204,7 @@ def _create(
         guard=guard,
         trust_ms=trust_ms,
         created_ms=env.clock.wall_ms(),
+        home=home_of(store, root) if registry else "",
     )
     data = _commit_store(store, identity, registry, env).decide(identity_place(store, root), encode_identity(identity))
     return FoundIdentity(decode_identity(data, name=f"{root}{paths.IDENTITY}"), data)
@@ -179,8 +229,10 @@ def _commit_store(store: Store, identity: Identity, registry: Registry | None, e
 
 
 def _check_writable(store: Store, identity: Identity, registry: Registry | None, probe: bool) -> None:  # noqa: FBT001
+    if not identity.commits:
+        _check_conditions(store)
     if probe:
-        probe_once(store).require()
+        probe_once(store).require(hint=MOVE)
     if not identity.commits:
         return
     if registry is None:
@@ -191,6 +243,14 @@ def _check_writable(store: Store, identity: Identity, registry: Registry | None,
             f"{identity.commits_identity} ({identity.commits_uri}); {registry.kind} at {registry.uri} is another one, "
             f"or was emptied",
             hint="pass the right commits=; if its data was lost, restore it or run `siltstone repair --adopt`",
+        )
+
+
+def _check_conditions(store: Store) -> None:
+    """Whoever says that a store knows no conditions can't let it decide."""
+    if not store.traits.conditional:
+        raise UnsafeStoreError(
+            f"{store.uri} can't decide who wins: it is not asked to (conditional_create)", hint=REMEDY
         )
 
 

@@ -11,6 +11,7 @@ from siltstone.errors import (
     SiltstoneError,
     UnsafeStoreError,
 )
+from siltstone.telemetry.seams import alarm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,10 +79,11 @@ def passed(op: str, position: int, floor: int) -> CommitUnknownError:
 
 def not_alone(uri: str, entry: Entry, others: Sequence[str]) -> UnsafeStoreError:
     """The store let several writers win one place."""
-    return UnsafeStoreError(
+    error = UnsafeStoreError(
         f"{uri} let {len(others) + 1} writers win entry {entry.position}: one of them was overwritten",
         hint="not acknowledged; run `siltstone verify`, then `siltstone repair`, and give the log a commit store",
         op=entry.op,
         position=entry.position,
         others=tuple(others),
     )
+    return alarm(error)

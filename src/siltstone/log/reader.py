@@ -4,6 +4,8 @@ What must hold:
 - The tip is the first missing position, found by probing forward; never the maximum of a listing.
 - The floor is the highest floor object. Floor objects only add up, so it never falls.
 - ``entries`` yields an unbroken chain or raises; a missing entry is an error unless the floor passed it.
+- No entry is shown before its bytes were found to be those that were written: the entry behind it names their digest,
+  or the mark where reading ends does. Where these differ, checksums tell which of the two was damaged.
 - No entry is shown unless the floor was at or below it after it was read: a truncated place may hold the late
   put of a stalled writer. A look at the floor counts for ``trust_ms``, as it does for an acknowledgement.
 """
@@ -27,6 +29,7 @@ from siltstone.format.frame import digest
 from siltstone.format.records import decode_hint
 from siltstone.log.arguments import check_mark, check_op
 from siltstone.log.floors import FloorReader
+from siltstone.log.marks import read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -207,29 +210,53 @@ class LogReader(FloorReader):
         end = until if until is not None else self.tip(self._ahead(after) if whole else after)
         if whole:
             self._look_past(end.position)
+        return self._chain(after, end)
+
+    def _chain(self, after: Mark, end: Mark) -> Iterator[Entry]:
+        """The entries between two marks."""
         mark, highest = after, after.epoch
         ready: list[Entry] = []
         waiting = 0
+        last = b""  # the bytes of the entry before ``mark``, of which nobody knows yet that they are right
         for data in self.published_many(after.position, end.position):
             if data is None:
-                raise self._gone(mark.position)
-            entry = self.read(data, mark.position)
+                raise self.gone(mark.position)
+            entry = self._parsed(data, mark.position)
             if entry.prev != mark.digest:
+                self._check_sound(last, data, position=mark.position)
                 self._check_not_passed(after.position)
                 self.check_follows(entry, mark)
-            if entry.epoch < highest:
-                entry = replace(entry, dead=True)
-            highest = max(highest, entry.epoch)
-            mark = entry.end
-            ready.append(entry)
-            waiting += len(data)
             if len(ready) >= SHOWN_TOGETHER or waiting >= SHOWN_BYTES:
                 yield from self._shown(ready)
                 ready, waiting = [], 0
+            if entry.epoch < highest:
+                entry = replace(entry, dead=True)
+            highest = max(highest, entry.epoch)
+            mark, last = entry.end, data
+            ready.append(entry)
+            waiting += len(data)
+        is_end = mark.position != end.position or mark.digest == end.digest
+        if not is_end:
+            self._check_sound(last, position=mark.position)
         yield from self._shown(ready)
-        if mark.position == end.position and mark.digest != end.digest:
+        if not is_end:
             self._check_not_passed(after.position)
             raise CorruptionError(f"entry {end.position - 1} is not the one it was", position=end.position - 1)
+
+    def _parsed(self, data: bytes, position: int) -> Entry:
+        """An entry whose checksum was not looked at: what names its digest says whether its bytes are right."""
+        name = paths.entry(self.root, position)
+        try:
+            return read_entry(data, log=self.identity.log, position=position, name=name, checked=False)
+        except SiltstoneError:
+            return self.read(data, position)  # says what is wrong first
+
+    def _check_sound(self, last: bytes, *data: bytes, position: int) -> None:
+        """Raise where an entry does not have its checksum: the one before ``position`` and those from there on."""
+        if last:
+            self.read(last, position - 1)
+        for at, one in enumerate(data, position):
+            self.read(one, at)
 
     def sparse(self, since: Mark, *, block: int, until: int | None = None, past: bool = False) -> list[Entry]:
         """The last entry of each block behind ``since``, and the last of all (of those below ``until``).
@@ -249,7 +276,7 @@ class LogReader(FloorReader):
         entries = []
         for at, data in zip(places, found, strict=True):
             if data is None:
-                raise self._gone(at)
+                raise self.gone(at)
             entries.append(self.read(data, at))
         if entries:
             self._read_until = entries[-1].end
@@ -263,7 +290,7 @@ class LogReader(FloorReader):
             return
         data = self.published(mark.position - 1)
         if data is None:
-            raise self._gone(mark.position - 1)
+            raise self.gone(mark.position - 1)
         if digest(data) != mark.digest:
             raise CorruptionError(
                 f"entry {mark.position - 1} is not the one that stood there",
@@ -274,7 +301,7 @@ class LogReader(FloorReader):
     def _shown(self, entries: list[Entry]) -> list[Entry]:
         """``entries``, now that the floor is known not to have passed them."""
         if entries and self.floor_now(trust_ms=self.identity.trust_ms) > entries[0].position:
-            raise self._gone(entries[0].position)
+            raise self.gone(entries[0].position)
         return entries
 
     def _check_not_passed(self, position: int) -> None:
@@ -283,7 +310,8 @@ class LogReader(FloorReader):
         if position < self._floor:
             raise self._truncated(position)
 
-    def _gone(self, position: int) -> SiltstoneError:
+    def gone(self, position: int) -> SiltstoneError:
+        """The error for an entry that is not there: the floor passed it, or it was lost."""
         self.floors()
         return (
             self._truncated(position) if position < self._floor else self.lost(position, "entries behind it are there")

@@ -33,6 +33,7 @@ class Truncation(NamedTuple):
     floor: int
     deleted_below: int
     deleted_objects: int
+    deleted_bytes: int = 0
 
 
 def truncate(log: LogReader, until: Mark) -> Truncation:
@@ -46,8 +47,8 @@ def truncate(log: LogReader, until: Mark) -> Truncation:
     except NotFoundError:  # another collector deletes below a higher floor at this moment
         return Truncation(floor, 0, 0)
     if isinstance(log.commits, External):
-        log.commits.registry.truncate(log.identity.log, below=below, digest=mark.digest)
-    return Truncation(floor, below, _delete_below(log, below))
+        log.commits.registry.truncate(log.scope, below=below, digest=mark.digest)
+    return Truncation(floor, below, *_delete_below(log, below))
 
 
 def _raise_floor(log: LogReader, until: Mark) -> int:
@@ -72,11 +73,11 @@ def _deletable(log: LogReader) -> int:
     if not log.identity.trust_ms:
         return floors[-1].position if floors else 0
     keep_ms = 2 * log.identity.trust_ms + CLOCK_GRAIN_MS
-    now_ms = _store_now_ms(log)
+    now_ms = store_now_ms(log)
     return max((f.position for f in floors if now_ms - f.modified_ms >= keep_ms), default=0)
 
 
-def _store_now_ms(log: LogReader) -> int:
+def store_now_ms(log: LogReader) -> int:
     """The time by the store's clock: that of an object written just now."""
     key = f"{log.root}{paths.CLOCK}"
     log.store.put(key, b"")
@@ -86,8 +87,10 @@ def _store_now_ms(log: LogReader) -> int:
     return info.modified_ms
 
 
-def _delete_below(log: LogReader, below: int) -> int:
+def _delete_below(log: LogReader, below: int) -> tuple[int, int]:
+    """How many objects were deleted, and how many bytes; of floors these are not counted."""
     doomed: list[str] = []
+    size = 0
     for folder, parse in (
         (paths.STAGED, paths.parse_staged),
         (paths.WITNESS, paths.parse_witness),
@@ -99,7 +102,8 @@ def _delete_below(log: LogReader, below: int) -> int:
                 break
             if parsed is not None:
                 doomed.append(info.key)
+                size += info.size
     doomed += [paths.floor(log.root, f.position) for f in log.floors() if f.position < below]
     for start in range(0, len(doomed), BATCH):
         log.store.delete(doomed[start : start + BATCH])
-    return len(doomed)
+    return len(doomed), size

@@ -52,6 +52,7 @@ class Key:
 REACH: dict[str, Key] = {
     "storage": Key("options of the store, as in docs/stores.md", "map"),
     "commits": Key("the commit store that decides, as in docs/commit-stores.md"),
+    "wal": Key("the store of the shards' WALs, where it is not the table's own"),
 }
 
 
@@ -63,6 +64,7 @@ class Done:
     rows: int = 0  # that it wrote, deleted, or counted
     versions: int = 0  # that it made
     version: int | None = None
+    lines: tuple[str, ...] = ()  # what else there is to see, such as the best rows of a search
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Task:
             tag=tag,
             commits=self.get("commits"),
             storage_options=self.get("storage"),
+            wal=self.get("wal"),
         )
 
 
@@ -124,6 +127,22 @@ class Kind:
     def marked_in(self, settings: Mapping[str, Any]) -> str | None:
         """The table that is marked, if any: a query without a table to write to marks none."""
         return settings.get(self.marks) if self.marks else None
+
+
+COUNTS = {
+    "rows": Key("how many there must be", "whole"),
+    "at_least": Key("how many there must be at least", "whole"),
+    "at_most": Key("how many there may be at most", "whole"),
+}
+
+
+def check_count(task: Task, rows: int, *, which: str, version: int, hint: str) -> None:
+    """Stop where ``rows`` is not what a step's keys say."""
+    for key, holds in {"rows": rows.__eq__, "at_least": rows.__ge__, "at_most": rows.__le__}.items():
+        wanted = task.get(key)
+        if wanted is not None and not holds(wanted):
+            message = f"there are {rows:,} rows{which}, and {key} says {wanted:,} (version {version})"
+            raise CheckFailedError(message, hint=hint, rows=rows)
 
 
 def made(version: Version, what: str, rows: int) -> Done:

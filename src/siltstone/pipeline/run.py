@@ -48,6 +48,7 @@ class Outcome:
     versions: int = 0
     version: int | None = None
     seconds: float = 0.0
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ def make_task(
 def _outcome(step: Step, done: Done, seconds: float) -> Outcome:
     return Outcome(
         step.number, step.id, step.kind.name, step.target, "done", done.says, done.rows, done.versions, done.version,
-        seconds,
+        seconds, done.lines,
     )  # fmt: skip
 
 

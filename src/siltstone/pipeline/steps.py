@@ -16,10 +16,12 @@ from siltstone.api.staging import Staging
 from siltstone.errors import InvalidInputError
 from siltstone.format.table import SHARDS_MAX
 from siltstone.pipeline.columns import parse_columns
-from siltstone.pipeline.kinds import CheckFailedError, Done, Key, Kind, made
+from siltstone.pipeline.kinds import COUNTS, CheckFailedError, Done, Key, Kind, check_count, made
+from siltstone.pipeline.retention import check_checkpoint, check_clone, checkpoint, clone, collect
 from siltstone.pipeline.shards import ingest, merge
 from siltstone.pipeline.sources import FILE_FORMATS, FROM, SHAPING, frame
 from siltstone.pipeline.streams import OPERATIONS, take_in
+from siltstone.pipeline.text import INDEX, SEARCH, check_index, check_search, index, search
 from siltstone.table import arguments
 from siltstone.table.operations import Tags
 from siltstone.table.schema import make_schema
@@ -124,15 +126,10 @@ def _check(task: Task) -> Done:
         fresh = bool(task.get("fresh"))
         rows = on_spark.read(task.spark, table, where=task.get("where"), fresh=fresh).count()
         version = table.version
-    for key, holds in {"rows": rows.__eq__, "at_least": rows.__ge__, "at_most": rows.__le__}.items():
-        wanted = task.get(key)
-        if wanted is not None and not holds(wanted):
-            where = "" if task.get("where") is None else f" where {shown(task.settings['where'])[1:-1]}"
-            raise CheckFailedError(
-                f"there are {rows:,} rows{where}, and {key} says {wanted:,} (version {version})",
-                hint="look what changed with `siltstone log` and `siltstone changes`",
-                rows=rows,
-            )
+    which = "" if task.get("where") is None else f" where {shown(task.settings['where'])[1:-1]}"
+    check_count(
+        task, rows, which=which, version=version, hint="look what changed with `siltstone log` and `siltstone changes`"
+    )
     return Done(f"{rows:,} rows", rows, version=version)
 
 
@@ -283,6 +280,36 @@ KINDS: dict[str, Kind] = {
             {**_TABLE, "name": Key("its name", needed=True), "version": Key("which; without it the newest", "whole")},
             marks="table", check=_check_tag,
         ),
+        Kind(
+            "checkpoint", "keep the table as it is", checkpoint,
+            {
+                **_TABLE,
+                "name": Key("its name", needed=True),
+                "scope": Key("all, or durable to rewrite nothing; all without it", choices=("all", "durable")),
+                "keep_days": Key("for how long; without it for ever", "whole"),
+            },
+            check=check_checkpoint,
+        ),
+        Kind(
+            "clone", "make a table that begins as another one is, and copies no row", clone,
+            {
+                **_TABLE,
+                "into": Key("where the clone is made", "table", needed=True),
+                "at": Key("a checkpoint or a tag; without it all that is durable now"),
+                "where": Key("a SQL condition; without it every row"),
+            },
+            check=check_clone,
+        ),
+        Kind(
+            "gc", "remove what no version that is kept needs", collect,
+            {
+                **_TABLE,
+                "keep_days": Key("how long versions are kept; without it as the table says, or 7", "whole"),
+                "keep_versions": Key("how many of the newest are kept, however old", "whole"),
+            },
+        ),
+        Kind("index", "index the words of a column, or what is new", index, {**_TABLE, **INDEX}, check=check_index),
+        Kind("search", "search texts, show the best rows, and count", search, {**_TABLE, **SEARCH}, check=check_search),
         Kind("compact", "rewrite small fragments into full ones, clustered by key", _compact, _TABLE),
         Kind(
             "sql", "ask a question, and keep or compare the answer", _sql,
@@ -301,9 +328,7 @@ KINDS: dict[str, Kind] = {
             {
                 **_TABLE,
                 "where": Key("a SQL condition; without it every row"),
-                "rows": Key("how many there must be", "whole"),
-                "at_least": Key("how many there must be at least", "whole"),
-                "at_most": Key("how many there may be at most", "whole"),
+                **COUNTS,
                 "version": Key("the version that is counted; without it the newest", "whole"),
                 "tag": Key("the same by its tag"),
                 "fresh": Key("whether rows that are in shards, and not merged, are counted too", "flag"),

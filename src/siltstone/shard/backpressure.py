@@ -8,10 +8,10 @@ What must hold:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from siltstone.errors import BackpressureError
+from siltstone.telemetry import events, metrics
 
 if TYPE_CHECKING:
     import threading
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from siltstone.env import Env
     from siltstone.errors import SiltstoneError
 
-_log = logging.getLogger("siltstone.shard")
 LOOK_AGAIN_S = 1.0  # whoever makes room says so; this is for the case that it died
 
 
@@ -40,6 +39,7 @@ class BackpressureController:
         room: threading.Condition,
         env: Env,
         name: str,
+        table: str = "",
     ) -> None:
         self._limit = limit
         self._held = held
@@ -47,6 +47,7 @@ class BackpressureController:
         self._room = room
         self._env = env
         self._name = name
+        self._about = {"table": table, "shard": name.removeprefix("shard ")}
         self.waits = 0
         self.waited_ms = 0.0
 
@@ -72,7 +73,8 @@ class BackpressureController:
             return
         began = self._env.clock.monotonic()
         self.waits += 1
-        _log.info("%s: put waits, %d bytes are not flushed, the limit is %d", self._name, self._held(), self._limit)
+        metrics.BACKPRESSURE_WAITS.add(**self._about)
+        events.BACKPRESSURE_BEGINS.tell(**self._about, held_bytes=self._held(), limit_bytes=self._limit)
         try:
             while self.is_full(nbytes):
                 check()
@@ -81,7 +83,10 @@ class BackpressureController:
                 push()
                 self._room.wait(LOOK_AGAIN_S)
         finally:
-            self.waited_ms += (self._env.clock.monotonic() - began) * 1000
+            waited_s = self._env.clock.monotonic() - began
+            self.waited_ms += waited_s * 1000
+            metrics.BACKPRESSURE_SECONDS.add(waited_s, **self._about)
+            events.BACKPRESSURE_ENDS.tell(**self._about, waited_ms=round(waited_s * 1000))
 
     def _full(self, hint: str) -> BackpressureError:
         held, failed = self._held(), self._failed()

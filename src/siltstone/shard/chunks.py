@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POSITION, DELETED = "_position", "_deleted"
+PLACE = "_place"  # of a row among all that came, those that count no more too
 POSITION_ID, DELETED_ID = 2**31 - 2, 2**31 - 3
 PENDING = 2**63 - 1  # the position of rows that are in no entry yet: behind all that are
 
@@ -53,12 +54,17 @@ class Chunk(NamedTuple):
     position: int
     rows: pa.Table
     deleted: NDArray[np.bool_] | None = None  # which of them are tombstones; None: none
+    size: int | None = None  # of the rows' memory, for those who know it; None: it is found out when it is asked for
 
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        size = size_of(self.rows)
+        size = size_of(self.rows) if self.size is None else self.size
         return size if self.deleted is None else size + self.deleted.nbytes
+
+    def with_rows(self, rows: pa.Table) -> Chunk:
+        """The same chunk with its rows in other columns."""
+        return Chunk(self.position, rows, self.deleted)
 
     @property
     def count(self) -> int:  # type: ignore[override]  # rows, not equal members as of any tuple
@@ -183,10 +189,10 @@ def to_columns(chunk: Chunk) -> pa.Table:
     return _with_hidden(chunk.rows, [chunk])
 
 
-def newest(chunks: Sequence[Chunk], key: Sequence[str]) -> pa.Table:
+def newest(chunks: Sequence[Chunk], key: Sequence[str], *, places: bool = False) -> pa.Table:
     """The rows of chunks, oldest first, with ``_position`` and ``_deleted``: the last one of each key, tombstones too.
 
-    Without a key all rows are there. They stay in their order.
+    Without a key all rows are there. They stay in their order. ``places`` adds ``_place``.
 
     Raises:
         InvalidInputError: there is no chunk, so that nobody knows which columns there are.
@@ -194,6 +200,8 @@ def newest(chunks: Sequence[Chunk], key: Sequence[str]) -> pa.Table:
     if not chunks:
         raise InvalidInputError("there are no chunks to take rows from", hint="give at least one")
     table = _with_hidden(_concatenated([chunk.rows for chunk in chunks]), chunks)
+    if places:
+        table = table.append_column(PLACE, pa.array(np.arange(table.num_rows)))
     if not key or table.num_rows < 2:
         return table
     if table.column(0).num_chunks * _SMALL_CHUNK_ROWS > table.num_rows:

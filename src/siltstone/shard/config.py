@@ -53,14 +53,15 @@ class ShardWriterConfig:
             for a single row that does (10 MiB; at most 40 MiB).
         max_wal_flush_interval_ms: rows that nobody waits for are written to the WAL after so long (100). A put that
             waits is written at once.
-        max_wal_append_attempts: an entry that can't be written is tried so often, each time for as long as the store's
-            patience lasts; then the writer stops, and the shard must be opened again (3).
+        max_wal_append_attempts: an entry that can't be written is tried so often, the first time for as long as
+            ``patience_s`` of the table's ``env`` lasts; then the writer is stopped, and must be opened again (3).
         max_memtable_size: a memtable of so many bytes is flushed (64 MiB).
         max_memtable_rows: a memtable of so many rows is flushed (200,000).
         max_memtable_batches: a memtable of so many batches is flushed (8,000).
         max_unflushed_memtable_bytes: ``put`` waits where memtables that are not flushed yet, and rows that are not in
             the WAL yet, take more (256 MiB). In a WAL-only writer it bounds the rows that are not in the WAL yet.
-        index_configs: text indexes to keep of the memtable. None can be kept yet: it must be empty.
+        index_configs: names of text indexes of the table. Rows are indexed as they are put, so that a search with them
+            in this process need not do it; without it the first search that sees rows indexes them (none).
     """
 
     durable_write: bool | None = None
@@ -77,6 +78,10 @@ class ShardWriterConfig:
     def settings(self) -> dict[str, str]:
         """The knobs that are set, as settings of a table."""
         checked = knobs(self, {})
+        if checked.index_configs:
+            raise InvalidInputError(
+                "index_configs is up to each writer, and a table can't say it", hint="pass it to writer()"
+            )
         given = [
             one.name for one in fields(self) if getattr(self, one.name) is not None and one.name != "index_configs"
         ]
@@ -113,13 +118,11 @@ def knobs(config: object, settings: Mapping[str, str]) -> Knobs:
         if given is not None:
             values[one.name] = _checked(one.name, given)
     found = Knobs(**values)
-    if found.index_configs:
-        if not found.enable_memtable:
-            raise InvalidInputError(
-                "index_configs needs a memtable, and enable_memtable is False",
-                hint="leave index_configs empty, or enable the memtable",
-            )
-        raise InvalidInputError("index_configs must be empty: no index of a memtable can be kept yet")
+    if found.index_configs and not found.enable_memtable:
+        raise InvalidInputError(
+            "index_configs needs a memtable, and enable_memtable is False",
+            hint="leave index_configs empty, or enable the memtable",
+        )
     return found
 
 
@@ -154,8 +157,11 @@ def _from_text(text: str) -> object:
 
 def _checked(name: str, value: object) -> object:
     if name == "index_configs":
-        if not isinstance(value, tuple | list):
-            raise InvalidInputError(f"index_configs must be a tuple, got {type(value).__name__}")
+        if not isinstance(value, tuple | list) or not all(isinstance(one, str) for one in value):
+            raise InvalidInputError(
+                f"index_configs must be a tuple of names, got {shown_object(value)}",
+                hint='such as index_configs=("body",)',
+            )
         return tuple(value)
     if name not in _LIMITS:
         if not isinstance(value, bool):

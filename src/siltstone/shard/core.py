@@ -12,17 +12,26 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from siltstone.errors import ClosedError, ForkedError, InvalidInputError, SiltstoneError, UnavailableError
+from siltstone.errors import (
+    ClosedError,
+    FencedError,
+    ForkedError,
+    InvalidInputError,
+    SiltstoneError,
+    UnavailableError,
+    WriterStoppedError,
+)
 from siltstone.shard.backpressure import BackpressureController
-from siltstone.shard.flusher import WalFlusher
+from siltstone.shard.flusher import OPEN_AGAIN, WalFlusher
 from siltstone.shard.intake import Intake
 from siltstone.shard.stats import MemTableStats, WalStats, WriterStats
 from siltstone.shard.takeover import take_over
+from siltstone.telemetry import events, metrics, seams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from siltstone.format.shard import ShardState
     from siltstone.format.table import Schema
@@ -33,7 +42,19 @@ if TYPE_CHECKING:
     from siltstone.shard.memtable import MemTable
     from siltstone.shard.place import ShardPlace
     from siltstone.shard.shards import Shards
+    from siltstone.table.checkpoints import Checkpoint
+    from siltstone.table.once import Once
+    from siltstone.table.output import Output
     from siltstone.table.state import State
+
+
+def _of_writer(writer: Any, *_: object, **__: object) -> Mapping[str, str]:
+    return seams.of_log(getattr(writer, "writers", [writer])[0])
+
+
+a_put = seams.traced(
+    "siltstone.shard.put", about=_of_writer, count=metrics.SHARD_PUTS, seconds=metrics.SHARD_PUT_SECONDS
+)
 
 
 class WriterCore:
@@ -57,17 +78,21 @@ class WriterCore:
         self._logs = place.write(name)
         try:
             self._open(name)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, FencedError):
+                error.facts.update(shard=place.name, table=place.log.store.uri)
             with contextlib.suppress(SiltstoneError):
                 self._close_logs()
             raise
 
     def _open(self, name: str) -> None:
         taken, knobs = take_over(self.place, self._logs, self._now, self.knobs, name=name), self.knobs
+        self._logs = taken.logs
         self.state: ShardState = taken.state
         self._tables, self._ledger, self._replayed = taken.tables, taken.ledger, taken.replayed_rows
         self._appender = taken.appender
         self._settled: Mark = taken.appender.end  # behind the last entry whose rows have their position
+        self._columns_of = taken.table.version  # whose columns the intake has
         self._intake = Intake(taken.table.schema, self.place.route, entry_bytes_max=knobs.max_wal_buffer_size)
         self._flusher = WalFlusher(
             self._appender,
@@ -75,6 +100,8 @@ class WriterCore:
             entry_bytes_max=knobs.max_wal_buffer_size,
             attempts_max=knobs.max_wal_append_attempts,
             done=self._note_written,
+            table=self.place.log.store.uri,
+            shard=self.place.name,
         )
         self._pressure = BackpressureController(
             knobs.max_unflushed_memtable_bytes,
@@ -83,6 +110,7 @@ class WriterCore:
             room=self._room,
             env=self.place.log.env,
             name=f"shard {self.place.name}",
+            table=self.place.log.store.uri,
         )
 
     def _note_written(self, written: Written) -> None:
@@ -95,6 +123,10 @@ class WriterCore:
                     self._ledger.written(one.once, written.position)
             self._settled = written.end
             self._room.notify_all()
+
+    def _tell_failure(self, error: SiltstoneError) -> None:
+        why = seams.message_of(error)
+        events.FLUSH_FAILED.tell(**seams.of_log(self), shard=self.place.name, kind=error.kind, reason=why)
 
     def _close_logs(self) -> None:
         """End the logs' handles, which look once more at what they were told last; a store may be away by now."""
@@ -121,6 +153,12 @@ class WriterCore:
             raise InvalidInputError("this writer has no table to read", hint="open it with table.shard(...).writer()")
         return self._shards
 
+    def applied(self, once: Once) -> bool:
+        """Whether a put of that id, or of that stream up to that batch, is in the shard."""
+        with self._lock:
+            turn = self._ledger.turn_of(once)
+        return turn is not None and self._flusher.is_durable(turn)
+
     def stats(self) -> WriterStats:
         """What the writer did since it was opened."""
         self._check_process()
@@ -135,8 +173,12 @@ class WriterCore:
                 backpressure_ms=self._pressure.waited_ms,
                 replayed_rows=self._replayed,
                 flushed_memtables=self._flushed,
-                last_error=self._error,
+                last_error=self._last_error(),
             )
+
+    def _last_error(self) -> str:
+        stopped = self._flusher.stopped
+        return self._error if stopped is None or isinstance(stopped, ClosedError) else stopped.message
 
     def wal_stats(self) -> WalStats:
         """The WAL, right from the moment the writer is open."""
@@ -152,6 +194,7 @@ class WriterCore:
             pending_batches=self._flusher.pending,
             pending_bytes=self._flusher.pending_bytes,
             flush_ms=counts.flush_ms,
+            last_error=counts.error,
         )
 
     def memtable_stats(self) -> MemTableStats:
@@ -169,6 +212,28 @@ class WriterCore:
                 frozen_bytes=sum(one.nbytes for one in frozen),
             )
 
+    def search(self, column: object, query: object = None, **options: Any) -> Output:
+        """Rows whose texts match, as ``Table.search`` finds them, with all that was put through this writer."""
+        self._check_memtable("search")
+        self._check()
+        texts = self._view().texts
+        if texts is None:
+            raise InvalidInputError("this writer has no table to search", hint="open it with table.shard(...).writer()")
+        return texts.search(self, column, query, **options)
+
+    # -- keeping -----------------------------------------------------------------------------------
+
+    def checkpoint(
+        self, name: str, *, scope: Literal["all", "durable"] = "all", keep_days: float | None = None
+    ) -> Checkpoint:
+        """Make all that was put durable, then promise to keep the table with it, as ``Table.checkpoint`` does."""
+        self._check()
+        make = self._view().checkpoint
+        if make is None:
+            raise InvalidInputError("this writer has no table to keep", hint="open it with table.shard(...).writer()")
+        self._flusher.flush(self._flusher.last)
+        return make(name, scope=scope, keep_days=keep_days)
+
     # -- whether it goes on ------------------------------------------------------------------------
 
     @property
@@ -181,6 +246,19 @@ class WriterCore:
         self._flusher.stop(error)
         with self._lock:
             self._room.notify_all()
+
+    def check_mine(self) -> None:
+        """Raise FencedError where another writer claimed the shard."""
+        try:
+            self._logs.manifest.check_mine(self._logs.manifest.read(), self._appender.epoch)
+        except FencedError as error:
+            self.stop(error)
+            raise
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Whoever has it sees what is held stay as it is, or get less. Several are taken in the order of shards."""
+        return self._lock
 
     def _check(self) -> None:
         self._check_process()
@@ -223,8 +301,5 @@ class Whole:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if kind is not None:
             self._writer.stop(
-                UnavailableError(
-                    f"{self._what} was cut off half way by {kind.__name__}",
-                    hint="open the shard again: all that was acknowledged is there",
-                )
+                WriterStoppedError(f"{self._what} was cut off half way by {kind.__name__}", hint=OPEN_AGAIN)
             )

@@ -16,13 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siltstone.errors import SiltstoneError
-from siltstone.format.shard import ShardFragment
+from siltstone.format.table import ShardFragment
 from siltstone.shard.chunks import POSITION, shard_schema
 from siltstone.shard.manifest import later, to_mark
+from siltstone.shard.pins import keep_from
 from siltstone.table.fragment import FragmentWriter
+from siltstone.telemetry import metrics, seams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from siltstone.format.shard import ShardState
     from siltstone.format.table import Cursor
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
     from siltstone.table.once import Once
 
 
+def _into_fragment(place: ShardPlace, *_: object, **__: object) -> Mapping[str, str]:
+    return {"table": place.log.store.uri, "into": "fragment"}
+
+
+@seams.traced(
+    "siltstone.memtable.flush", about=_into_fragment, count=metrics.SHARD_FLUSHES, seconds=metrics.SHARD_FLUSH_SECONDS
+)
 def flush_memtable(
     place: ShardPlace,
     logs: Logs,
@@ -61,8 +70,7 @@ def flush_memtable(
         )
 
     state = logs.manifest.change(edit)
-    with contextlib.suppress(SiltstoneError):
-        truncate_wal(place.read() or logs, state)  # by a handle of its own, so that puts don't wait for it
+    truncate_wal(place, state)  # by a handle of its own, so that puts don't wait for it
     return state
 
 
@@ -76,11 +84,17 @@ def fold(state: ShardState, applied: Sequence[Once]) -> ShardState:
     return msgspec.structs.replace(state, once=tuple(ids), batches=batches)
 
 
-def truncate_wal(logs: Logs, state: ShardState) -> None:
-    """Remove what the WAL has before ``replay_from``. Best effort: whoever flushes or merges next goes on."""
-    if state.replay_from.position:
-        with contextlib.suppress(SiltstoneError):
-            logs.wal.truncate(to_mark(state.replay_from, logs.wal))
+def truncate_wal(place: ShardPlace, state: ShardState) -> None:
+    """Remove what the WAL has before ``replay_from``, unless it is pinned. Best effort: whoever comes next goes on."""
+    start = keep_from(state)
+    if not start.position:
+        return
+    with contextlib.suppress(SiltstoneError):  # also where it is in a store that was not given
+        logs = place.read()
+        if logs is not None and logs.where != state.wal:  # it was moved since this handle looked
+            logs = place.read(now=True)
+        if logs is not None:
+            logs.wal.truncate(to_mark(start, logs.wal))
 
 
 def _write(place: ShardPlace, table: MemTable, *, first: int, until: int, merged: int) -> list[ShardFragment]:

@@ -29,11 +29,13 @@ from siltstone.errors import (
     PermissionDeniedError,
     SiltstoneError,
     UnavailableError,
+    WriterStoppedError,
 )
 from siltstone.shard.rows import encode_body
+from siltstone.telemetry import events, metrics, seams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from siltstone.env import Env
     from siltstone.format.table import Schema
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 GATHER_S = 0.0005  # after so long without another put, an entry is written with those that came
 GATHER_STEP_S = 0.0001
+OPEN_AGAIN = "open the writer again: all that was acknowledged is there"
 LOOK_AGAIN_S = 1.0  # whoever writes wakes those who wait; this is for the case that it was interrupted before
 
 
@@ -85,6 +88,7 @@ class WalCounts:
     bytes: int = 0
     retries: int = 0
     flush_ms: float = 0.0
+    error: str = ""  # why the last attempt that failed did
 
 
 class Written(NamedTuple):
@@ -116,12 +120,17 @@ class Ack:
 
         Raises:
             FencedError: another writer took the shard over; it is not known whether it found these rows.
-            CommitUnknownError, UnavailableError: the writer was stopped.
+            CommitUnknownError: the writer was stopped, and these rows may be in the WAL.
+            WriterStoppedError: it was stopped, and they are not.
         """
         self._flusher.flush(self._turn)
 
     def __repr__(self) -> str:
         return f"Ack({'durable' if self.done else 'not durable yet'})"
+
+
+def _into_wal(flusher: WalFlusher) -> Mapping[str, str]:
+    return {"table": flusher.table, "into": "wal"}
 
 
 class WalFlusher:
@@ -138,7 +147,11 @@ class WalFlusher:
         entry_bytes_max: int,
         attempts_max: int,
         done: Callable[[Written], None],
+        table: str,
+        shard: str,
     ) -> None:
+        self.table = table  # its URI, for telemetry and errors: the WAL may be in another store
+        self._shard = shard
         self._appender = appender
         self._env = env
         self._entry_bytes_max = entry_bytes_max
@@ -193,7 +206,7 @@ class WalFlusher:
 
         Raises:
             FencedError: another writer claimed the shard; these rows may or may not be in the WAL.
-            CommitUnknownError, UnavailableError: the writer was stopped.
+            CommitUnknownError, WriterStoppedError: the writer was stopped.
         """
         try:
             self.flush_unasked(turn)
@@ -250,9 +263,21 @@ class WalFlusher:
 
     def stop(self, error: SiltstoneError) -> None:
         """Write nothing more; everyone is told ``error`` from now on."""
+        error.facts.update(shard=self._shard, table=self.table)
         with self._lock:
-            self.stopped = self.stopped or error
+            first, self.stopped = self.stopped is None, self.stopped or error
+        if first and isinstance(error, FencedError):
+            self._tell_fenced(error)
         self._wake()
+
+    def _tell_fenced(self, error: FencedError) -> None:
+        metrics.FENCED.add(table=self.table)
+        events.FENCED.tell(table=self.table, shard=self._shard, reason=seams.message_of(error))
+
+    def is_settled(self) -> bool:
+        """Whether it is known of every entry that it was written, once what is under way has ended."""
+        with self._turn:
+            return self._entry is None or self.is_durable(self._entry.turn)
 
     def _check(self, turn: int) -> None:
         if self.stopped is not None:
@@ -265,12 +290,13 @@ class WalFlusher:
         entry = self._entry
         if entry is not None and entry.doubtful and turn <= entry.turn:
             return CommitUnknownError(error.message, hint=error.hint, **{**error.facts, "op": entry.op})
-        return UnavailableError(
-            f"the writer was stopped, these rows are not in the WAL: {error.message}",
-            hint="open the shard again: all that was acknowledged is there",
-            **error.facts,
+        return WriterStoppedError(
+            f"the writer was stopped, these rows are not in the WAL: {error.message}", hint=OPEN_AGAIN, **error.facts
         )
 
+    @seams.traced(
+        "siltstone.wal.flush", about=_into_wal, count=metrics.SHARD_FLUSHES, seconds=metrics.SHARD_FLUSH_SECONDS
+    )
     def _write(self) -> None:
         """Write one entry, trying again where it must be; the caller has the turn.
 
@@ -334,6 +360,7 @@ class WalFlusher:
                 if attempt == self._attempts_max:
                     raise self._give_up(error, entry, attempt) from error
                 self.counts.retries += 1
+                self.counts.error = error.message
             except SiltstoneError as error:
                 entry.doubtful = before
                 raise self._give_up(error, entry, attempt) from error
@@ -342,10 +369,12 @@ class WalFlusher:
 
     def _give_up(self, error: SiltstoneError, entry: _Entry, attempts: int) -> SiltstoneError:
         """Stop the writer; what its rows' owners are told."""
+        self.counts.error = error.message
         if not isinstance(error, FencedError):
-            error = UnavailableError(
-                f"entry {self._appender.next_position} could not be written in {attempts} attempts: {error.message}",
-                hint="open the shard again: all that was acknowledged is there, and this entry if it was written",
+            times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+            error = WriterStoppedError(
+                f"entry {self._appender.next_position} could not be written in {times}: {error.message}",
+                hint=f"{OPEN_AGAIN}, and this entry if it was written",
                 **{**error.facts, "op": entry.op, "position": self._appender.next_position},
             )
         self.stop(error)

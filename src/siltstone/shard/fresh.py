@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from siltstone.format.rollup import Live
-    from siltstone.format.shard import ShardFragment
-    from siltstone.format.table import Field, Fragment, Schema
+    from siltstone.format.table import Field, Fragment, Schema, ShardFragment
     from siltstone.shard.fresh_keys import Keys
     from siltstone.shard.fresh_tail import Tail
     from siltstone.shard.snapshot import Snapshot

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siltstone.locks import ForkLock
-from siltstone.shard.chunks import DELETED, PENDING, newest
+from siltstone.shard.chunks import DELETED, PENDING, PLACE, newest
 from siltstone.shard.fresh_keys import Keys
 from siltstone.shard.memtable import MemTable
 from siltstone.table.keys import sort_order
-from siltstone.table.memory_file import MemoryFile, memory_fragment
+from siltstone.table.memory_file import Came, MemoryFile, memory_fragment
 from siltstone.table.schema import arrow_schema, key_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
     from typing import Literal
 
     from siltstone.env import Env
@@ -56,8 +56,10 @@ class Tail:
         self._lock = ForkLock()
         self._rows: TailRows | None = None
         self._table: MemTable | None = None
+        self.kept: dict[Hashable, object] = {}  # what others made of the chunks
         self.nbytes = known = 0
         if before is not None and before.is_start_of(chunks, schema):
+            self.kept = before.kept
             self._table, self.nbytes, known = before.hand_over(), before.nbytes, len(before.chunks)
         self.nbytes += _COPIES * sum(one.nbytes for one in chunks[known:])
 
@@ -96,7 +98,7 @@ class Tail:
             return self._memtable().get_one(value)
 
     def _make(self) -> TailRows:
-        rows = newest(self.chunks, self._key)
+        rows = newest(self.chunks, self._key, places=True)
         keys = None
         if self._key and rows.num_rows:
             # In order, so that looking for them elsewhere is cheap.
@@ -105,9 +107,10 @@ class Tail:
             keys = Keys(rows, self._key)
             if keys.deleted is not None:
                 rows = rows.filter(pc.invert(rows.column(DELETED)))
+        came = Came(tuple(one.rows for one in self.chunks), rows.column(PLACE).to_numpy(), self.kept)
         columns = arrow_schema(self.schema)
         rows = pa.Table.from_arrays([rows.column(name) for name in columns.names], schema=columns)
-        file = MemoryFile(memory_fragment(rows, self.schema, self._env), rows) if rows.num_rows else None
+        file = MemoryFile(memory_fragment(rows, self.schema, self._env), rows, came) if rows.num_rows else None
         return TailRows(keys, file)
 
     def _memtable(self) -> MemTable:

@@ -98,12 +98,14 @@ class Intake:
         if self._route is None or self._route.count == 1:
             return
         number = self._route.number
-        wrong = np.flatnonzero(shard_numbers(keys, self._route.count) != number)
+        numbers = shard_numbers(keys, self._route.count)
+        wrong = np.flatnonzero(numbers != number)
         if len(wrong):
+            first = int(wrong[0])
             raise InvalidInputError(
-                f"{len(wrong)} of {keys.num_rows} rows belong to other shards than {number}, such as "
-                f"{show_keys(keys, wrong)}",
-                hint="table.writer() brings each row to its shard",
+                f"{len(wrong)} of {keys.num_rows} rows belong to other shards than {number}, such as the one with the "
+                f"key {show_keys(keys, [first])}, which belongs to shard {numbers[first]}",
+                hint="table.shard_of(keys) tells the shards of keys; table.writer() brings each row to its shard",
             )
 
     def _pieces(self, table: pa.Table) -> Iterator[pa.Table]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.table.once import Once
+from siltstone.shard.rows import ids_of
 
 if TYPE_CHECKING:
     from siltstone.format.shard import ShardState, WalHeader
+    from siltstone.table.once import Once
 
 DURABLE = 0  # the turn of a put that was durable when the writer was opened
 
@@ -45,9 +46,7 @@ class Ledger:
 
     def replayed(self, header: WalHeader, position: int) -> None:
         """Note what an entry says that was in the WAL when the writer was opened."""
-        found = [Once(id=one) for one in header.once]
-        found += (Once(stream=stream, batch=batch) for stream, batch in header.batches.items())
-        for once in found:
+        for once in ids_of(header):
             if self.turn_of(once) is None:
                 self.promise(once, DURABLE)
             self.written(once, position)

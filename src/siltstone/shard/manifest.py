@@ -23,9 +23,11 @@ from siltstone.log import Mark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from siltstone.format.table import WalPlace
     from siltstone.log import Entry, Log
 
 TRUNCATE_EVERY = 32
+DROP = "drop"  # what the writer of a shard is called that a drop sealed
 
 
 class Manifest:
@@ -107,17 +109,33 @@ class Manifest:
             hint="try again; each shard should have one writer",
         )
 
-    def claim(self, writer: str) -> ShardState:
-        """Become the writer: the epoch goes up by one."""
+    def claim(self, writer: str, wal: WalPlace | None = None) -> ShardState:
+        """Become the writer, with the WAL at a place (where it is, without one): the epoch goes up by one.
+
+        Raises:
+            ConflictError: the WAL was moved to another place meanwhile; look again.
+        """
 
         def edit(state: ShardState) -> ShardState:
+            if state.sealed and state.writer == DROP:
+                raise ConflictError(
+                    f"shard {self.shard} was sealed by a drop of its table",
+                    hint="a drop that was cut off is ended by drop(); a table that was made there since has shards of "
+                    "other names, and so must be those that are named freely",
+                )
             if state.sealed:
                 raise ConflictError(
                     f"shard {self.shard} is sealed: its rows are being moved to other shards",
                     hint="open the table again; where a split was cut off, split_shards() with the same number ends it",
                 )
+            where = state.wal if wal is None else wal
+            if where != state.wal and state.epoch and not _may_move(state, where):
+                raise ConflictError(
+                    f"the WAL of shard {self.shard} was moved by another writer meanwhile", hint="open the shard again"
+                )
+            now_ms = self.log.env.clock.wall_ms()
             return msgspec.structs.replace(
-                state, epoch=state.epoch + 1, writer=writer, claimed_ms=self.log.env.clock.wall_ms(), error=""
+                state, epoch=state.epoch + 1, writer=writer, claimed_ms=now_ms, wal=where, closed=None, error=""
             )
 
         return self.change(edit)
@@ -148,6 +166,30 @@ class Manifest:
 
         with contextlib.suppress(SiltstoneError):
             self.change(edit)
+
+
+def ended(state: ShardState) -> Cursor | None:
+    """Where the WAL ended, if its last writer closed it and none of its rows are in it alone.
+
+    Whoever sealed the shard since may have put a fence there, which was merged with the rows.
+    """
+    closed, start = state.closed, state.replay_from
+    return start if closed is not None and closed.position <= start.position else None
+
+
+def let_go(state: ShardState) -> Cursor | None:
+    """Where a WAL ended that nobody needs any more, checkpoints neither: the next one may be in another store."""
+    end = ended(state)
+    if end is None:
+        return None
+    # A pin from before the WAL was moved here is of the one before.
+    pinned = any(state.wal.begins <= pin.replay_from.position < end.position for pin in state.pins.values())
+    return None if pinned else end
+
+
+def _may_move(state: ShardState, where: WalPlace) -> bool:
+    end = let_go(state)
+    return end is not None and end.position == where.begins
 
 
 def to_mark(cursor: Cursor, log: Log) -> Mark:

@@ -81,7 +81,7 @@ class MemTable:
         if not rows.schema.equals(self._columns):
             rows = fitted(rows, self.schema)
         self.nbytes += chunk.nbytes if nbytes is None else nbytes
-        self._chunks.append(Chunk(PENDING, rows, chunk.deleted))
+        self._chunks.append(Chunk(PENDING, rows, chunk.deleted, chunk.size))
         self._starts.append(self.rows)
         self.rows += rows.num_rows
         return len(self._chunks) - 1
@@ -158,6 +158,20 @@ class MemTable:
         Raises:
             InvalidInputError: the table has no key, or this is none of its type.
         """
+        found = self.find_one(value)
+        if found is None:
+            return None
+        chunk, row = found
+        if chunk.deleted is not None and chunk.deleted[row]:
+            return GONE
+        return chunk.rows.slice(row, 1)
+
+    def find_one(self, value: object) -> tuple[Chunk, int] | None:
+        """Where the newest row of one key is, a tombstone or not: its chunk, and its place there.
+
+        Raises:
+            InvalidInputError: the table has no key, or this is none of its type.
+        """
         if type(value) is not self._plain:
             value = self._values(key_rows(self.schema, [value]))[0]
         if self._indexed < len(self._chunks):
@@ -166,11 +180,7 @@ class MemTable:
         if number is None:
             return None
         holder = bisect_right(self._starts, number) - 1
-        _, rows, deleted = self._chunks[holder]
-        row = number - self._starts[holder]
-        if deleted is not None and deleted[row]:
-            return GONE
-        return rows.slice(row, 1)
+        return self._chunks[holder], number - self._starts[holder]
 
     def __repr__(self) -> str:
         return f"MemTable(generation {self.generation}, {self.rows} rows, {self.nbytes} bytes)"

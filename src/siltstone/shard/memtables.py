@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.shard.chunks import adapt
 from siltstone.shard.memtable import MemTable
+from siltstone.shard.own_get import OwnRow
 
 if TYPE_CHECKING:
     from siltstone.format.table import Schema
@@ -89,6 +90,15 @@ class MemTables:
         if self.is_full:
             self.freeze()
 
+    def find_one(self, value: object, *, since: int) -> OwnRow | None:
+        """The newest row of one key in the generations from ``since`` on, a tombstone or not."""
+        for held in (self._active, *reversed(self._frozen)):
+            table = held.table
+            found = table.find_one(value) if table.generation >= since else None
+            if found is not None:
+                return OwnRow(table.schema, *found)
+        return None
+
     def freeze(self, schema: Schema | None = None) -> None:
         """End the active memtable; the next one may have other columns."""
         before = self.active
@@ -110,6 +120,6 @@ class MemTables:
                 continue
             chunks = table.chunks(durable_only=durable_only)
             if table.schema != schema:
-                chunks = [one._replace(rows=adapt(one.rows, table.schema, schema)) for one in chunks]
+                chunks = [one.with_rows(adapt(one.rows, table.schema, schema)) for one in chunks]
             found += chunks
         return found

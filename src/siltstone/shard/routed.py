@@ -13,13 +13,15 @@ import contextlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from siltstone.errors import InvalidInputError, SchemaMismatchError, SiltstoneError
+from siltstone.closing import Closing
+from siltstone.errors import ClosedError, InvalidInputError, SchemaMismatchError, SiltstoneError
 from siltstone.shard.chunks import tombstones
+from siltstone.shard.core import a_put
 from siltstone.shard.route import shard_numbers, split
 from siltstone.table.lookup import key_rows
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from siltstone.shard.intake import Checked, Intake
     from siltstone.shard.stats import WalStats, WriterStats
     from siltstone.shard.writer import Ack, ShardWriter
+    from siltstone.table.checkpoints import Checkpoint
+    from siltstone.table.output import Output
     from siltstone.table.scan import Scan
 
 THREADS_MAX = 16
@@ -61,7 +65,7 @@ class _Part(NamedTuple):
     rows: Checked
 
 
-class RoutedWriter:
+class RoutedWriter(Closing):
     """The writers of all shards. Threads may share it."""
 
     def __init__(self, writers: Sequence[ShardWriter]) -> None:
@@ -99,6 +103,7 @@ class RoutedWriter:
             for number in np.unique(numbers).tolist()
         ]
 
+    @a_put
     def _write(self, cut: Callable[[Intake], list[_Part]], data: object, *, wait: bool | None) -> RoutedAck:
         first = self.writers[0]  # others follow its columns when they get rows of them
         try:
@@ -107,9 +112,16 @@ class RoutedWriter:
             if isinstance(data, Iterator) or not first.follow_columns():
                 raise
             parts = cut(first.intake)
-        return self._end(
-            [self.writers[number].queue(rows, room=wait is not False) for number, rows in parts], wait=wait
-        )
+        return self._end(self._queue(_by_shard(parts), room=wait is not False), wait=wait)
+
+    def _queue(self, parts: dict[int, Checked], *, room: bool) -> list[Ack]:
+        with contextlib.ExitStack() as locks:
+            if not room:  # all of it, or nothing
+                for number in parts:
+                    locks.enter_context(self.writers[number].lock)
+                for number, rows in parts.items():
+                    self.writers[number].admit(rows)
+            return [self.writers[number].queue(rows, room=room) for number, rows in parts.items()]
 
     def _end(self, acks: list[Ack], *, wait: bool | None) -> RoutedAck:
         ack = RoutedAck(acks, self._together)
@@ -118,11 +130,15 @@ class RoutedWriter:
         return ack
 
     def _together(self, calls: Sequence[Callable[[], None]]) -> None:
-        if self._pool is None or len(calls) < 2 or os.getpid() != self._process:
+        pool = self._pool
+        if pool is None or len(calls) < 2 or os.getpid() != self._process:
             for call in calls:
                 call()
             return
-        running = [self._pool.submit(call) for call in calls]
+        try:
+            running = [pool.submit(call) for call in calls]
+        except RuntimeError as late:  # another thread closed this writer
+            raise ClosedError(f"{self!r} was closed", hint="open another writer") from late
         failed = [error for one in running if (error := one.exception()) is not None]
         if failed:
             raise failed[0]
@@ -141,6 +157,18 @@ class RoutedWriter:
         self.flush()
         return self.writers[0].get(keys, columns)
 
+    def search(self, column: object, query: object = None, **options: Any) -> Output:
+        """Rows whose texts match, as ``Table.search`` finds them, those that are durable in shards too."""
+        self.flush()
+        return self.writers[0].search(column, query, **options)
+
+    def checkpoint(
+        self, name: str, *, scope: Literal["all", "durable"] = "all", keep_days: float | None = None
+    ) -> Checkpoint:
+        """Make all that was put durable, then promise to keep the table with it, as ``Table.checkpoint`` does."""
+        self.flush()
+        return self.writers[0].checkpoint(name, scope=scope, keep_days=keep_days)
+
     def stats(self) -> list[WriterStats]:
         """What each writer did, by the number of its shard."""
         return [one.stats() for one in self.writers]
@@ -148,6 +176,11 @@ class RoutedWriter:
     def wal_stats(self) -> list[WalStats]:
         """The WAL of each shard."""
         return [one.wal_stats() for one in self.writers]
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether one of the writers writes nothing more: closed, fenced, or after too many failures."""
+        return any(one.is_stopped for one in self.writers)
 
     def close(self) -> None:
         """Close all writers; the first error is raised when all were tried."""
@@ -163,18 +196,17 @@ class RoutedWriter:
         if failed is not None:
             raise failed
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:  # the error that ended the block matters more than one of closing
-            with contextlib.suppress(SiltstoneError):
-                self.close()
-
     def __repr__(self) -> str:
         return f"RoutedWriter({len(self.writers)} shards of {self.writers[0].place.log.store.uri})"
+
+
+def _by_shard(parts: Sequence[_Part]) -> dict[int, Checked]:
+    """The rows of each shard in their order; shards in the order of their numbers."""
+    found: dict[int, Checked] = {}
+    for number, rows in sorted(parts, key=lambda one: one.number):
+        before = found.get(number)
+        found[number] = rows if before is None else rows._replace(chunks=[*before.chunks, *rows.chunks])
+    return found
 
 
 def open_all(open_one: Callable[[int], ShardWriter], count: int) -> RoutedWriter:

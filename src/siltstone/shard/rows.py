@@ -47,6 +47,7 @@ from siltstone.shard.chunks import (
     to_columns,
     tombstones,
 )
+from siltstone.table.once import Once
 from siltstone.table.schema import arrow_type
 from siltstone.table.types import LIST, MAP, STRUCT, list_size, plain_type, shown, shown_type, widens
 
@@ -127,6 +128,12 @@ def header_of(data: bytes, *, name: str) -> WalHeader:
     return decode_json(data[_LENGTH.size : _header_end(data, name=name)], WalHeader, name)
 
 
+def ids_of(header: WalHeader) -> list[Once]:
+    """Ids of the puts of an entry that count once."""
+    found = [Once(id=one) for one in header.once]
+    return found + [Once(stream=stream, batch=batch) for stream, batch in header.batches.items()]
+
+
 # -- what entries of one schema have in common -----------------------------------------------------
 
 
@@ -188,9 +195,16 @@ class _Reader:
         lacks = [one for one, at in zip(schema.fields, self._places, strict=True) if at is None and _is_needed(one)]
         if lacks:
             raise _damaged(name, f"it lacks the column {shown(lacks[0].name)}")
+        # A batch has no names: one that has just the table's columns is read as one of them.
+        self._is_same = self._places == list(range(len(columns))) and self.schema.types == self._wanted.types
+        if self._is_same:
+            self.schema = self._wanted
 
     def chunk(self, batch: pa.RecordBatch, position: int, *, name: str) -> Chunk:
         """The rows of a valid batch."""
+        if self._is_same and not any(batch.column(place).null_count for place in self._firm):
+            # Its buffers are parts of the entry's bytes and of nothing else: what they take is what the rows take.
+            return Chunk(position, pa.Table.from_batches([batch]), None, batch.get_total_buffer_size())
         deleted = None
         if self._deleted is not None:
             marks = batch.column(self._deleted)

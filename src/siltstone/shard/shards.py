@@ -4,6 +4,7 @@ What must hold:
 - A fresh read sees every row that was durable when it began: shards first, then the table's version (``snapshot``).
 - Rows of this process's own writers come from their memtables, which saves reading the WAL; only what is durable
   counts, but for the reads of the writer itself. A writer that was fenced does not hide what came after it.
+- A read that meets a fragment which its shard let go of since looks again: the rows are in the table by then.
 """
 
 from __future__ import annotations
@@ -11,19 +12,30 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from siltstone.errors import ConflictError, InvalidInputError, NotFoundError, SiltstoneError
+from siltstone import paths
+from siltstone.errors import (
+    ConflictError,
+    CorruptionError,
+    InvalidInputError,
+    MissingObjectError,
+    NotFoundError,
+    SiltstoneError,
+    UnavailableError,
+)
 from siltstone.locks import ForkLock
 from siltstone.paths import shard_name
 from siltstone.shard.fresh import Freshness
 from siltstone.shard.fresh_get import fresh_get
+from siltstone.shard.fresh_scan import FreshScan, View
+from siltstone.shard.manifest import ended
 from siltstone.shard.place import Route, ShardPlace
 from siltstone.shard.route import shard_numbers
 from siltstone.shard.snapshot import ShardReader, Snapshot
-from siltstone.shard.split import clear
+from siltstone.shard.split import clear, left_behind
 from siltstone.shard.together import together
 from siltstone.shard.writer import ShardWriter
 from siltstone.table.lookup import get, one_key
@@ -31,14 +43,20 @@ from siltstone.table.operations import Append, Upsert
 from siltstone.table.schema import key_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from siltstone.format.shard import ShardState
     from siltstone.log import Log
     from siltstone.shard.config import Knobs
+    from siltstone.shard.wal_store import OtherWal
+    from siltstone.table.checkpoints import Checkpoint
     from siltstone.table.operations import Work
+    from siltstone.table.output import Output
+    from siltstone.table.scan import Scan
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
 
+T = TypeVar("T")
 TOUCHED_KEYS_MAX = 10_000  # more than so many keys are taken to be in all shards
 
 
@@ -64,10 +82,30 @@ class ShardStatus:
         return max(0, self.wal_end - max(self.replay_from, self.merged_until))
 
 
+@dataclass(frozen=True)
+class Texts:
+    """What searches a table with the rows of a writer, and what indexes its rows as they come, by names of indexes."""
+
+    search: Callable[..., Output]
+    index: Callable[[Sequence[str], Iterable[pa.Table]], None]
+
+
 class Shards:
     """One per handle of a table; threads may share it."""
 
-    def __init__(self, log: Log, tools: Tools, now: Callable[[], State]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        tools: Tools,
+        now: Callable[[], State],
+        checkpoint: Callable[..., Checkpoint] | None = None,
+        other: OtherWal | None = None,
+        *,
+        texts: Texts | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint  # what makes one of the table
+        self.texts = texts
+        self.other = other  # the store that was given for WALs
         self._log = log
         self._tools = tools
         self._now = now
@@ -97,12 +135,16 @@ class Shards:
             )
         return shard
 
+    def a_place(self, name: str, state: State | None = None) -> ShardPlace:
+        """Where a shard is, by a handle of its own; with a state, for one who writes it."""
+        return ShardPlace(self._log, name, None if state is None else _route(name, state), self.other)
+
     def reader(self, name: str, state: State) -> ShardReader:
         """The reader of a shard; it stays, with what it has read."""
         with self._lock:
             found = self._readers.get(name)
             if found is None:
-                found = self._readers[name] = ShardReader(ShardPlace(self._log, name, _route(name, state)))
+                found = self._readers[name] = ShardReader(self.a_place(name, state))
             return found
 
     def readers(self, state: State) -> list[ShardReader]:
@@ -111,6 +153,10 @@ class Shards:
             if len(self._readers) > len(state.shards):  # a split left some behind
                 self._readers = {name: one for name, one in self._readers.items() if name in state.shards}
         return [self.reader(name, state) for name in state.shards]
+
+    def left_behind(self, state: State) -> list[str]:
+        """Shards from before a split that still have rows."""
+        return left_behind(self._log, state.sharding, self.other)
 
     def touched(self, works: Sequence[Work], state: State) -> list[ShardReader]:
         """Readers of the shards whose rows some operations look at: those of their keys, where these are few."""
@@ -128,17 +174,58 @@ class Shards:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def view(self, own: ShardWriter | None = None) -> tuple[Tools, State]:
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        limit: int | None = None,
+        own: ShardWriter | None = None,
+    ) -> Scan:
+        """Rows of the table and of its shards."""
+        return FreshScan(partial(self.view, own), columns=columns, where=where, limit=limit)
+
+    def view(self, own: ShardWriter | None = None) -> View:
         """The table with what is in its shards: a state, and tools to read it with."""
-        state, snapshots = self._snapshots(own)
-        return self._kept().read(state, snapshots) if snapshots else (self._tools, state)
+
+        def look(state: State, snapshots: Sequence[Snapshot]) -> View:
+            tools, seen = self._kept().read(state, snapshots) if snapshots else (self._tools, state)
+            return View(tools, seen, partial(self._is_let_go, state, snapshots))
+
+        return self._looked(look, own)
 
     def get(self, keys: object, columns: Sequence[str] | None, own: ShardWriter | None = None) -> pa.Table:
         """Rows by their keys, those in shards too."""
-        state, snapshots = self._snapshots(own, keys)
-        if not snapshots:
-            return get(self._tools, state, keys, columns)
-        return fresh_get(self._tools, self._kept(), state, snapshots, keys, columns)
+
+        def look(state: State, snapshots: Sequence[Snapshot]) -> pa.Table:
+            if not snapshots:
+                return get(self._tools, state, keys, columns)
+            return fresh_get(self._tools, self._kept(), state, snapshots, keys, columns)
+
+        return self._looked(look, own, keys)
+
+    def _looked(
+        self, look: Callable[[State, Sequence[Snapshot]], T], own: ShardWriter | None, keys: object = None
+    ) -> T:
+        """What ``look`` finds, with other snapshots where a shard let go of what these name."""
+        for _ in self._log.env.tries():
+            state, snapshots = self._snapshots(own, keys)
+            try:
+                return look(state, snapshots)
+            except MissingObjectError as error:
+                if not self._is_let_go(state, snapshots, error):
+                    raise
+        raise UnavailableError("shards were merged all the time while they were read", hint="try again")
+
+    def _is_let_go(self, state: State, snapshots: Sequence[Snapshot], error: MissingObjectError) -> bool:
+        """Whether what is missing is a shard's fragment that was merged, and dropped, since a snapshot was taken."""
+        for snapshot in snapshots:
+            found = [
+                one for one in snapshot.state.fragments if paths.data(one.fragment.name) == error.facts.get("object")
+            ]
+            if found:
+                return not self.reader(snapshot.shard, state).names(found)
+        return False
 
     def _kept(self) -> Freshness:
         if self._freshness is None:
@@ -150,10 +237,16 @@ class Shards:
         if not before.shards:
             return before, []
         for _ in self._log.env.tries():
-            snapshots = self._each(before, self._concerned(before, keys), own)
-            state = self._now()
-            if state.schema == before.schema and state.shards.keys() == before.shards.keys():
-                return state, snapshots
+            try:
+                snapshots = self._each(before, self._concerned(before, keys), own)
+            except (CorruptionError, InvalidInputError):
+                # Rows of the columns of now can't be read with those of before.
+                if (state := self._now()).schema == before.schema:
+                    raise
+            else:
+                state = self._now()
+                if state.schema == before.schema and state.shards.keys() == before.shards.keys():
+                    return state, snapshots
             before = state
         raise ConflictError("columns or shards were changed all the time while they were read", hint="try again")
 
@@ -171,12 +264,13 @@ class Shards:
     def _each(self, state: State, readers: Sequence[ShardReader], own: ShardWriter | None) -> list[Snapshot]:
         def take(reader: ShardReader) -> Snapshot:
             name = reader.place.name
-            if own is not None and own.place.name == name:
-                found = _of_writer(own, state, durable_only=False)
-            else:
-                writer = self._writers.get(name)
-                found = None if writer is None else _of_writer(writer, state, durable_only=True)
-                if found is not None and _is_behind(reader, found):
+            mine = own is not None and own.place.name == name
+            writer = own if mine else self._writers.get(name)
+            found = None if writer is None else _of_writer(writer, state, durable_only=not mine)
+            if writer is not None and found is not None and _is_behind(reader, found):
+                if mine:
+                    writer.check_mine()  # else it is an entry of its own, under way
+                else:
                     found = None
             return found or reader.snapshot(state.schema, state.shards[name])
 
@@ -188,8 +282,7 @@ class Shards:
         self, name: str, state: State, knobs: Knobs, *, writer: str, background: bool = True
     ) -> ShardWriter:
         """Take a shard over. Without ``background`` no threads are started: the caller flushes."""
-        place = ShardPlace(self._log, name, _route(name, state))
-        made = ShardWriter(place, self._now, knobs, name=writer, shards=self, background=background)
+        made = ShardWriter(self.a_place(name, state), self._now, knobs, name=writer, shards=self, background=background)
         self._opened.add(made)
         self._writers[name] = made
         return made
@@ -203,7 +296,7 @@ class Shards:
 
     def clear(self, state: State) -> None:
         """Let shards from before a split go of their rows."""
-        clear(self._log, state)
+        clear(self._log, state, self.other)
 
     def close(self) -> None:
         """End the writers that are open; where rows of theirs could not be made durable, the first error is raised."""
@@ -225,22 +318,33 @@ def _route(name: str, state: State) -> Route | None:
 
 def _status(state: State, reader: ShardReader) -> ShardStatus:
     name = reader.place.name
-    logs = reader.place.read()
-    found = None if logs is None else logs.manifest.read()
-    end = 0 if logs is None else logs.wal.tip().position
+    manifest = reader.place.manifest()
+    found = None if manifest is None else manifest.read()
+    end = 0 if found is None else _wal_end(reader, found)
+    merged = state.shards[name].position
+    left = [one for one in found.fragments if one.until > merged] if found else []
     return ShardStatus(
         name=name,
         epoch=found.epoch if found else 0,
         writer=found.writer if found else "",
         claimed_ms=found.claimed_ms if found else 0,
-        merged_until=state.shards[name].position,
+        merged_until=merged,
         replay_from=found.replay_from.position if found else 0,
         wal_end=end,
-        fragments=len(found.fragments) if found else 0,
-        fragment_rows=sum(one.fragment.rows for one in found.fragments) if found else 0,
+        fragments=len(left),
+        fragment_rows=sum(one.fragment.rows for one in left),
         sealed=found.sealed if found else False,
         last_error=found.error if found else "",
     )
+
+
+def _wal_end(reader: ShardReader, state: ShardState) -> int:
+    """Where the WAL ends, which is not looked at where it is not needed: its store may not have been given."""
+    end = ended(state)
+    if end is not None:
+        return end.position
+    logs = reader.place.read()
+    return 0 if logs is None else logs.wal.tip().position
 
 
 def _is_behind(reader: ShardReader, found: Snapshot) -> bool:

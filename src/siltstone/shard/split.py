@@ -11,16 +11,26 @@ What must hold:
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from siltstone import paths
-from siltstone.errors import ConflictError, FencedError, InvalidInputError, LimitExceededError, SiltstoneError
+from siltstone.errors import (
+    ConflictError,
+    FencedError,
+    InvalidInputError,
+    LimitExceededError,
+    SiltstoneError,
+    UnavailableError,
+)
 from siltstone.format.table import SHARDS_MAX, Cursor, Sharding
 from siltstone.paths import shard_name
-from siltstone.shard.manifest import to_cursor
-from siltstone.shard.merge import KEEP_DROPPED_MS, remove_dropped, tidy
+from siltstone.shard.manifest import ended, to_cursor
+from siltstone.shard.merge import KEEP_DROPPED_MS, StoreTime, remove_dropped, tidy
+from siltstone.shard.old_wals import shorten_old_wals
+from siltstone.shard.pins import pinned_names
 from siltstone.shard.place import ShardPlace
 from siltstone.shard.together import together
 from siltstone.table.operations import Work
@@ -29,11 +39,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.format.shard import ShardState
+    from siltstone.format.table import WalPlace
     from siltstone.log import Log
     from siltstone.shard.snapshot import ShardReader
+    from siltstone.shard.wal_store import OtherWal
+    from siltstone.store.base import Store
     from siltstone.table.draft import Draft
     from siltstone.table.state import State
 
+
+SPLIT = "split"  # what a shard's writer is called that sealed it
 
 MAPS_MAX = 9999  # as the records of a table have it
 
@@ -43,9 +58,10 @@ class Reshard(Work):
 
     operation = "split"
 
-    def __init__(self, count: int, old: Sharding | None) -> None:
+    def __init__(self, count: int, old: Sharding | None, *, first: int = 0) -> None:
         self._count = count
         self._old = old
+        self._first = first  # the map where there was none: a table that was dropped there may have used some
 
     def run(self, draft: Draft) -> None:
         """Nothing where another split came first with the same number."""
@@ -57,7 +73,7 @@ class Reshard(Work):
                 f"the table was split into {now.count if now else 0} shards by another meanwhile",
                 hint="nothing was changed; run it again if that is not as it should be",
             )
-        map_ = 0 if now is None else now.map + 1
+        map_ = self._first if now is None else now.map + 1
         cursors: dict[str, Cursor | None] = dict.fromkeys(draft.state.shards)
         cursors |= {shard_name(map_, number): Cursor() for number in range(self._count)}
         draft.depends(rows=True)
@@ -78,59 +94,115 @@ def check_count(count: object, old: Sharding | None) -> int:
 def seal(readers: Sequence[ShardReader]) -> None:
     """Let no writer have these shards any more."""
     if readers:
-        together(_seal, readers, readers[0].place.log.store)
+        together(lambda one: seal_shard(one.place, SPLIT), readers, readers[0].place.log.store)
 
 
-def _seal(reader: ShardReader) -> None:
-    logs = reader.place.write("split")
-    try:
-        state = logs.manifest.change(_sealed)
+def seal_shard(place: ShardPlace, who: str) -> None:
+    """Let no writer have a shard any more; ``who`` says what for.
+
+    Raises:
+        WrongWalStoreError: a writer may be at work, and its WAL is in a store that was not given.
+    """
+    for _ in place.log.env.tries():
+        manifest = place.manifest()
+        if manifest is not None and ended(manifest.read()) is not None:  # it was closed: nobody is to be fenced
+            state = manifest.change(partial(_sealed, who, None))
+            if state.sealed and ended(state) is not None:
+                return
+            continue
+        logs = place.write(who)
         try:
-            logs.wal.fence(state.epoch)
-        except FencedError:  # another one who splits was first
-            if logs.wal.tip().epoch < state.epoch:
-                raise
-    finally:
-        logs.wal.close()
-        logs.manifest.log.close()
+            state = logs.manifest.change(partial(_sealed, who, logs.where))
+            if not state.sealed or logs.where != state.wal:  # it was moved meanwhile
+                continue
+            try:
+                logs.wal.fence(state.epoch)
+            except FencedError:  # another one who splits was first
+                if logs.wal.tip().epoch < state.epoch:
+                    raise
+            return
+        finally:
+            logs.wal.close()
+            logs.manifest.log.close()
+    raise UnavailableError(f"shard {place.name} was claimed and closed all the time while it was sealed")
 
 
-def clear(log: Log, state: State, *, keep_ms: int = KEEP_DROPPED_MS) -> None:
+def seal_lost(place: ShardPlace, who: str) -> None:
+    """Let no writer have a shard any more whose WAL is gone with its store: there is nothing to fence, or to keep."""
+    manifest = place.manifest()
+    if manifest is not None:
+        manifest.change(
+            lambda state: (
+                None
+                if state.sealed
+                else msgspec.structs.replace(
+                    state, sealed=True, epoch=state.epoch + 1, writer=who, closed=state.replay_from
+                )
+            )
+        )
+
+
+def clear(log: Log, state: State, other: OtherWal | None = None, *, keep_ms: int = KEEP_DROPPED_MS) -> None:
     """Let shards from before a split go of their rows, which are in the table. Best effort: the next call goes on."""
-    if state.sharding is None or not state.sharding.map:
-        return
 
     def clean(name: str) -> None:
         with contextlib.suppress(SiltstoneError):
-            _clear(ShardPlace(log, name, None), keep_ms=keep_ms)
+            clear_shard(ShardPlace(log, name, None, other), keep_ms=keep_ms)
 
     with contextlib.suppress(SiltstoneError):
-        together(clean, _left(log, state.sharding), log.store)
+        together(clean, left_behind(log, state.sharding, other), log.store)
 
 
-def _left(log: Log, sharding: Sharding) -> list[str]:
-    """Shards of earlier maps that have rows left. Names come in the order of their maps."""
-    names: dict[str, None] = {}
-    for info in log.store.list(paths.SHARDS):
-        name, _, rest = info.key.removeprefix(f"{paths.SHARDS}/").partition("/")
-        if name >= shard_name(sharding.map, 0):
-            break
-        if rest.startswith((f"{paths.DATA}/", f"{paths.WAL}{paths.ENTRIES}/")):
-            names[name] = None
+def left_behind(log: Log, sharding: Sharding | None, other: OtherWal | None = None) -> list[str]:
+    """Shards of earlier maps that have rows left, in any of the stores."""
+    if sharding is None or not sharding.map:
+        return []
+    names = _with_rows(log.store, sharding)
+    if other is not None:
+        names |= _with_rows(other.store, sharding)
     return list(names)
 
 
-def _clear(place: ShardPlace, *, keep_ms: int) -> None:
-    logs = place.read()
-    if logs is None or not logs.manifest.read().sealed:
+def _with_rows(store: Store, sharding: Sharding) -> dict[str, None]:
+    names: dict[str, None] = {}
+    for info in store.list(paths.SHARDS):
+        name, _, rest = info.key.removeprefix(f"{paths.SHARDS}/").partition("/")
+        if name >= shard_name(sharding.map, 0):  # names come in the order of their maps
+            break
+        folder, _, inside = rest.partition("/")
+        wal = folder.partition("-")[0] == paths.WAL[:-1] and inside.startswith(f"{paths.ENTRIES}/")
+        if folder == paths.DATA or wal:
+            names[name] = None
+    return names
+
+
+def clear_shard(place: ShardPlace, *, keep_ms: int) -> None:
+    """Let a sealed shard go of its rows."""
+    manifest = place.manifest()
+    state = None if manifest is None else manifest.read()
+    if manifest is None or state is None or not state.sealed:
         return
-    tidy(logs, to_cursor(logs.wal.tip()))
-    remove_dropped(logs, place, keep_ms=keep_ms)
-    named = {paths.data(one.name) for one in logs.manifest.read().dropped}
-    place.store.delete(info.key for info in place.store.list(paths.DATA) if info.key not in named)
+    time = StoreTime(manifest)
+    tidy(place, manifest, ended(state) or _end(place), time=time)
+    remove_dropped(place, manifest, keep_ms=keep_ms, time=time)
+    state = manifest.read()
+    shorten_old_wals(place, state)
+    named = {paths.data(name) for name in (*(one.name for one in state.dropped), *pinned_names(state))}
+    keys = (info.key for info in place.store.list(paths.DATA))
+    place.store.delete(key for key in keys if key not in named and paths.parse_data(key) is not None)
 
 
-def _sealed(state: ShardState) -> ShardState | None:
+def _end(place: ShardPlace) -> Cursor:
+    logs = place.read(now=True)
+    return Cursor() if logs is None else to_cursor(logs.wal.tip())
+
+
+def _sealed(who: str, where: WalPlace | None, state: ShardState) -> ShardState | None:
+    """The shard sealed, if its WAL is the one that is to be fenced, or none is needed and so it was closed."""
     if state.sealed:
         return None
-    return msgspec.structs.replace(state, sealed=True, epoch=state.epoch + 1, writer="split")
+    if not state.epoch and where is not None:  # nobody wrote to it: it has this one, and nothing is in it
+        state = msgspec.structs.replace(state, wal=where, closed=None if where.store is None else Cursor())
+    elif ended(state) is None if where is None else state.wal != where:
+        return None
+    return msgspec.structs.replace(state, sealed=True, epoch=state.epoch + 1, writer=who)

@@ -18,7 +18,7 @@ class WriterStats:
     backpressure_ms: float
     replayed_rows: int
     flushed_memtables: int
-    last_error: str
+    last_error: str  # what stopped the writer; else why the last flush of a memtable that failed did
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class WalStats:
     pending_batches: int
     pending_bytes: int
     flush_ms: float  # spent on writing entries
+    last_error: str  # why the last attempt to write an entry that failed did; it may be there by now
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from siltstone.errors import SiltstoneError
     from siltstone.format.shard import ShardState, WalHeader
-    from siltstone.format.table import Cursor, Schema
+    from siltstone.format.table import Cursor, Schema, WalPlace
     from siltstone.log import Entry, Log, Mark
     from siltstone.shard.chunks import Chunk
     from siltstone.shard.manifest import Manifest
@@ -105,14 +105,17 @@ class Claimed(NamedTuple):
     appender: WalAppender
 
 
-def claim(manifest: Manifest, wal: Log, *, writer: str) -> Claimed:
+def claim(manifest: Manifest, wal: Log, *, writer: str, where: WalPlace | None = None) -> Claimed:
     """Take a shard over: claim an epoch, fence the WAL, and look at the manifest once more.
+
+    ``where`` is the place of that WAL, where it may be another one than the manifest names.
 
     Raises:
         FencedError: yet another writer was faster.
+        ConflictError: it moved the WAL, too.
     """
     for _ in manifest.log.env.tries():
-        epoch = manifest.claim(writer).epoch
+        epoch = manifest.claim(writer, where).epoch
         try:
             end = wal.start if epoch == 1 else wal.fence(epoch, confirm=lambda: manifest.is_mine(epoch))  # noqa: B023
         except (FencedError, CommitUnknownError) as error:

@@ -14,11 +14,14 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
+from siltstone.closing import Closing
 from siltstone.errors import (
+    BackpressureError,
     ClosedError,
     FencedError,
     InternalError,
@@ -28,21 +31,23 @@ from siltstone.errors import (
 )
 from siltstone.format.table import Cursor
 from siltstone.shard.chunks import adapt
-from siltstone.shard.core import Whole, WriterCore
+from siltstone.shard.core import Whole, WriterCore, a_put
 from siltstone.shard.flush import flush_memtable
 from siltstone.shard.flusher import Ack, Pending
 from siltstone.shard.intake import Intake
 from siltstone.shard.manifest import to_cursor
+from siltstone.shard.own_get import is_behind, plain_key
 from siltstone.shard.tasks import Background
 from siltstone.table.arguments import check_flag, check_limit, check_once, check_where
 from siltstone.table.once import Once
-from siltstone.table.scan import Scan
+from siltstone.telemetry import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
+    from siltstone.format.shard import ShardState
     from siltstone.format.table import Schema
     from siltstone.shard.chunks import Chunk
     from siltstone.shard.config import Knobs
@@ -50,12 +55,13 @@ if TYPE_CHECKING:
     from siltstone.shard.memtables import Held
     from siltstone.shard.place import ShardPlace
     from siltstone.shard.shards import Shards
+    from siltstone.table.scan import Scan
     from siltstone.table.state import State
 
 __all__ = ["Ack", "ShardWriter"]
 
 
-class ShardWriter(WriterCore):
+class ShardWriter(WriterCore, Closing):
     """Open until it is closed, fenced or stopped. Threads may share it; puts of theirs that meet share an entry."""
 
     def __init__(
@@ -94,6 +100,7 @@ class ShardWriter(WriterCore):
         """Delete the rows with these keys; those that are not there stay so."""
         return self._write(lambda intake: intake.tombstones(keys), keys, wait=wait, once=once)
 
+    @a_put
     def _write(
         self, take: Callable[[Intake], Checked], data: object, *, wait: bool | None, once: Once | str | None
     ) -> Ack:
@@ -123,22 +130,45 @@ class ShardWriter(WriterCore):
         schema = self._intake.schema
         if checked.schema is not schema and checked.schema != schema:
             self.follow_columns()  # those of the rows may be newer than the writer's
+        if self.knobs.index_configs and self._shards is not None and self._shards.texts is not None:
+            self._shards.texts.index(
+                self.knobs.index_configs, (one.rows for one in checked.chunks if one.deleted is None)
+            )
         if room:
             turn = self._queue_all(checked, once, room=True)
         else:
             with self._lock:  # all of it, or nothing
-                self._check()
-                self._pressure.admit(sum(map(self._held, checked.chunks)))
+                self.admit(checked)
                 turn = self._queue_all(checked, once, room=False)
         if self._background is not None and not self._flusher.is_durable(turn):
             full = self._flusher.pending_bytes >= self.knobs.max_wal_buffer_size
             (self._background.wake_wal if full else self._background.queued)()
         return Ack(self._flusher, turn)
 
+    def admit(self, checked: Checked) -> None:
+        """Raise BackpressureError where there is no room for rows now, and get what is held moving."""
+        self._check()
+        needed = sum(map(self._held, checked.chunks))
+        try:
+            self._pressure.admit(needed)
+        except BackpressureError:
+            # Nobody waits for room: what is too much for good, though it is durable, must go by itself.
+            if self._tables.nbytes + needed > self.knobs.max_unflushed_memtable_bytes:
+                self._push()
+            elif self._background is not None:
+                self._background.wake_wal()
+            raise
+
     def _queue_all(self, checked: Checked, once: Once | None, *, room: bool) -> int:
         turn, last = 0, len(checked.chunks) - 1
+        if once is not None and last > 0:  # the last chunk has the id, and those before it must not come again either
+            with self._lock:
+                self._check()
+                found = self._ledger.turn_of(once)
+            if found is not None:
+                return found
         for number, chunk in enumerate(checked.chunks):
-            turn = self._queue(chunk, checked.schema, once if number == last else None, room=room)
+            turn = self._queue(chunk, checked.schema, once if number == last else None, room=room, first=number == 0)
         return turn
 
     @property
@@ -150,7 +180,7 @@ class ShardWriter(WriterCore):
         """What a chunk takes: it is in the queue, and in the memtable."""
         return chunk.nbytes * (1 + self.knobs.enable_memtable)
 
-    def _queue(self, chunk: Chunk, schema: Schema, once: Once | None, *, room: bool) -> int:
+    def _queue(self, chunk: Chunk, schema: Schema, once: Once | None, *, room: bool, first: bool) -> int:
         held = self._held(chunk)
         while True:
             if self._background is None and room and self._pressure.is_full(held):
@@ -162,7 +192,11 @@ class ShardWriter(WriterCore):
                 elif room and self._pressure.is_full(held):
                     continue
                 found = None if once is None else self._ledger.turn_of(once)
-                return self._add(self._fitted(chunk, schema), once) if found is None else found
+                if found is not None:
+                    return found
+                turn = self._add(self._fitted(chunk, schema), once)
+                self._puts += first
+                return turn
 
     def _add(self, chunk: Chunk, once: Once | None) -> int:
         """Let rows into the memtable and the queue; the caller has the lock."""
@@ -173,8 +207,8 @@ class ShardWriter(WriterCore):
                 self._ledger.promise(once, turn)
             generation = self._tables.active.generation
             self._flusher.add(Pending(chunk, self._intake.schema, generation, number, once, chunk.nbytes, turn))
-        self._puts += 1
         self._rows += chunk.count
+        metrics.SHARD_ROWS.add(chunk.count, table=self.place.log.store.uri)
         if chunk.deleted is not None:
             self._deletes += int(np.count_nonzero(chunk.deleted))
         if memtable and self._tables.is_full:
@@ -188,19 +222,16 @@ class ShardWriter(WriterCore):
 
     def follow_columns(self) -> bool:
         """Take up columns that were changed since; False where they were not."""
-        schema = self._now().schema
+        state = self._now()
         with self._lock:
-            if schema == self._intake.schema:
+            if state.schema == self._intake.schema:
                 return False
-            self._freeze(schema)
-            self._intake = Intake(schema, self.place.route, entry_bytes_max=self.knobs.max_wal_buffer_size)
+            if state.version > self._columns_of:  # else another thread looked later, and was first
+                taken = Intake(state.schema, self.place.route, entry_bytes_max=self.knobs.max_wal_buffer_size)
+                with Whole(self, "taking up columns"):
+                    self._freeze(state.schema)
+                    self._columns_of, self._intake = state.version, taken
             return True
-
-    def applied(self, once: Once) -> bool:
-        """Whether a put of that id, or of that stream up to that batch, is in the shard."""
-        with self._lock:
-            turn = self._ledger.turn_of(once)
-        return turn is not None and self._flusher.is_durable(turn)
 
     def flush(self) -> None:
         """Return when all that was put is in the WAL."""
@@ -270,6 +301,7 @@ class ShardWriter(WriterCore):
 
     def _note_failure(self, error: SiltstoneError) -> None:
         self._error, self._failed = error.message, error
+        self._tell_failure(error)
         if isinstance(error, FencedError):
             self.stop(error)
         else:
@@ -302,14 +334,22 @@ class ShardWriter(WriterCore):
         """Rows of the table and of its shards, with all that was put through this writer, durable or not."""
         self._check_memtable("scan")
         self._check()
-        tools, state = self._view().view(self)
-        return Scan(tools, state, columns=columns, where=check_where(where), limit=check_limit(limit))
+        return self._view().scan(columns, where=check_where(where), limit=check_limit(limit), own=self)
 
     def get(self, keys: object, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows with these keys, in the order asked for, with all that was put through this writer."""
         self._check_memtable("get")
         self._check()
-        return self._view().get(keys, columns, self)
+        view, key = self._view(), plain_key(keys, self._intake.schema)
+        if key is not None:
+            with self._lock:
+                found, end = self._tables.find_one(key, since=self.state.generation), self._settled
+            row = None if found is None else found.shown(self._now(), self.place.name, columns)
+            if row is not None:
+                if is_behind(self._logs.wal, end):
+                    self.check_mine()  # else it is an entry of its own, under way
+                return row
+        return view.get(keys, columns, self)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -325,6 +365,7 @@ class ShardWriter(WriterCore):
             if self._flusher.stopped is None:
                 self._flusher.flush(self._flusher.last)
                 self.flush_memtables()
+                self._note_end()
             elif self._flusher.last > self._flusher.told:
                 self._flusher.flush(self._flusher.last)
         except BaseException:
@@ -333,19 +374,26 @@ class ShardWriter(WriterCore):
             raise
         self._shut()
 
+    def _note_end(self) -> None:
+        """Where the WAL is in another store, say where it ends, so that all know when it is not needed any more."""
+        if self.state.wal.store is None:
+            return
+        # First nothing more is put: what came behind the end that is noted would be lost.
+        self.stop(ClosedError(f"the writer of shard {self.place.name} was closed", hint="open another one"))
+        if not self._flusher.is_settled():
+            return
+        end = to_cursor(self._appender.end)
+
+        def edit(state: ShardState) -> ShardState | None:
+            mine = state.epoch == self._appender.epoch
+            return msgspec.structs.replace(state, closed=end) if mine and state.closed != end else None
+
+        with contextlib.suppress(SiltstoneError):  # without it, its store is taken to be needed
+            self._logs.manifest.change(edit)
+
     def _shut(self) -> None:
         self._closed = True
         self.stop(ClosedError(f"the writer of shard {self.place.name} was closed", hint="open another one"))
         if self._background is not None:
             self._background.stop(wait=True)
         self._close_logs()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:  # the error that ended the block matters more than one of closing
-            with contextlib.suppress(SiltstoneError):
-                self.close()

@@ -21,17 +21,23 @@ if _typing.TYPE_CHECKING:
     from siltstone.spark.read import read
     from siltstone.spark.rows import delete, update
     from siltstone.spark.session import session
+    from siltstone.spark.text import build_text_index, optimize_text_index
+    from siltstone.spark.text_search import register_search, search
     from siltstone.spark.upsert import upsert
     from siltstone.spark.write import append, overwrite
 
 __all__ = [
     "append",
+    "build_text_index",
     "compact",
     "delete",
     "ingest",
     "merge_shards",
+    "optimize_text_index",
     "overwrite",
     "read",
+    "register_search",
+    "search",
     "session",
     "update",
     "upsert",
@@ -41,12 +47,16 @@ _PYSPARK_MIN = (4, 3)
 _HINT = "pip install 'siltstone[spark]'"
 _MODULES = {
     "append": "write",
+    "build_text_index": "text",
     "compact": "compact",
     "delete": "rows",
     "ingest": "ingest",
     "merge_shards": "merge",
+    "optimize_text_index": "text",
     "overwrite": "write",
     "read": "read",
+    "register_search": "text_search",
+    "search": "text_search",
     "session": "session",
     "update": "rows",
     "upsert": "upsert",

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from siltstone.table.staged import Site
     from siltstone.table.versions import Version
 
-STREAMING = {"changes", "since", "rows_per_batch", "versions_per_batch"}
 CHANGE, VERSION = "_change", "_version"
 _EXTRA = [pa.field(CHANGE, pa.string()), pa.field(VERSION, pa.int64())]
 Offset = dict[str, Any]
@@ -81,7 +80,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What a streaming query reads from a table."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        given = read_options(options, known=STREAMING)
+        given = read_options(options, doing="readStream")
         self._place = given.place
         self._changes = given.flag("changes")
         self._since = given.whole("since")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.api.staging import Staging
 from siltstone.errors import ConflictError, InvalidInputError
-from siltstone.spark.arguments import as_table, check_session
+from siltstone.spark.arguments import as_table, check_session, session_first
 from siltstone.spark.workers import run_tasks
 from siltstone.table.compact_plan import GROUP_ROWS
 from siltstone.table.compact_spread import plan_slices, rewrite_slice, to_works
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from siltstone.table.versions import Version
 
 
+@session_first
 def compact(spark: SparkSession, table: Table | str, *, rows_target: int = ROWS_PER_FRAGMENT) -> Version:
     """Rewrite small, worn and overlapping fragments into full ones, in keyed tables clustered by key.
 
     Rows stay as they are, also those that others delete meanwhile stay deleted. Raises ConflictError where another
     compaction was first with all of it.
+
+    Text indexes lose the rows of the fragments that were rewritten, and searches read these until they are indexed
+    again: load, then compact, then ``build_text_index``.
     """
     check_session(spark)
     if type(rows_target) is not int or not 1 <= rows_target <= GROUP_ROWS:

@@ -18,18 +18,18 @@ import pyarrow as pa
 from siltstone.api.staging import Staging
 from siltstone.errors import ConflictError, MissingObjectError, TruncatedError, UnavailableError
 from siltstone.format.shard import ShardState
-from siltstone.shard.manifest import later, to_cursor
+from siltstone.shard.manifest import ended, later, to_cursor
 from siltstone.shard.merge import Settle, Taken, tidy_all, unmerged_rows
-from siltstone.shard.place import ShardPlace
 from siltstone.shard.snapshot import ShardReader, Snapshot
 from siltstone.shard.wal import WalTailer
-from siltstone.spark.arguments import as_table, check_session
+from siltstone.spark.arguments import as_table, check_session, session_first
 from siltstone.spark.workers import run_tasks
 from siltstone.table.inserts import Inserted
 from siltstone.table.lookup import candidates, match_keys
 from siltstone.table.near import near_fragments
 from siltstone.table.operations import Append, Upsert
 from siltstone.table.staged import Met, Staged, StoredKeys, as_matched, meet, stage_rows
+from siltstone.telemetry import metrics, seams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from siltstone.format.rollup import Live
     from siltstone.format.table import Cursor, Fragment, Schema
     from siltstone.shard.chunks import Chunk
-    from siltstone.shard.place import Logs
+    from siltstone.shard.place import Logs, ShardPlace
     from siltstone.table.operations import Matched
     from siltstone.table.staged import Site
     from siltstone.table.versions import Version
@@ -80,6 +80,13 @@ class _Found(NamedTuple):
     gone: dict[int, np.ndarray]  # rows of the fragment, by the number of the shard
 
 
+@seams.traced(
+    "siltstone.merge",
+    about=lambda _, table: {"table": table.uri},  # a URI is given as it is, and not told
+    count=metrics.MERGES,
+    seconds=metrics.MERGE_SECONDS,
+)
+@session_first
 def merge_shards(spark: SparkSession, table: Table | str) -> Version:
     """Take all that is durable in the shards into the table, and let the shards drop it; the last version made of it.
 
@@ -186,25 +193,30 @@ def _read(handle: bytes, site: Site, bytes_max: int, begin: _From) -> _Read:
 
 
 def _reader(table: Table, name: str) -> ShardReader:
-    return ShardReader(ShardPlace(table._log, name, None))  # noqa: SLF001 - the handle's own
+    return ShardReader(table._shards.a_place(name))  # noqa: SLF001 - the handle's own
 
 
 def _prefix(reader: ShardReader, site: Site, merged: Cursor, bytes_max: int) -> tuple[Snapshot, bool]:
     """The fragments of a shard and as much of its WAL behind them as a task may hold; whether there is more."""
     place = reader.place
-    logs = place.read()
-    if logs is None:
-        return Snapshot(place.name, ShardState(), place.store, (), None), False
     for _ in place.log.env.tries():
+        manifest = place.manifest()
+        state = None if manifest is None else manifest.read()
+        if state is not None and ended(state) is not None:  # its WAL is not needed, and its store may be none of ours
+            return reader.snapshot(site.schema, merged), False
+        logs = place.read()
+        if state is None or logs is None:
+            return Snapshot(place.name, ShardState(), place.store, (), None), False
         try:
-            return _follow(place, logs, site.schema, merged, bytes_max)
+            return _follow(place, logs, state, site.schema, merged=merged, bytes_max=bytes_max)
         except TruncatedError:  # flushed or merged since: the manifest says so by now
             continue
     raise UnavailableError(f"shard {place.name} was flushed all the time while it was read", hint="try again")
 
 
-def _follow(place: ShardPlace, logs: Logs, schema: Schema, merged: Cursor, bytes_max: int) -> tuple[Snapshot, bool]:
-    state = logs.manifest.read()
+def _follow(
+    place: ShardPlace, logs: Logs, state: ShardState, schema: Schema, *, merged: Cursor, bytes_max: int
+) -> tuple[Snapshot, bool]:
     tailer = WalTailer(logs.wal, after=later(state.replay_from, merged))
     tail: list[Chunk] = []
     size = 0

@@ -29,6 +29,7 @@ from siltstone.errors import CorruptionError, InternalError, MissingObjectError
 from siltstone.locks import ForkLock
 from siltstone.spark.sparksql import quoted
 from siltstone.spark.types import spark_type
+from siltstone.store.origins import resolve
 from siltstone.table import pages
 from siltstone.table.columns import Plan
 from siltstone.table.fragment_bytes import FragmentBytes
@@ -161,8 +162,8 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _scan(spark: SparkSession, tools: Tools, lives: Sequence[Live], schema: st.StructType) -> DataFrame:
-    names = [f"{_store_of(tools, live.fragment).uri}/{paths.data(live.fragment.name)}" for live in lives]
-    return spark.read.options(**_OPTIONS).schema(schema).parquet(*names)
+    places = [resolve(_store_of(tools, live.fragment), paths.data(live.fragment.name)) for live in lives]
+    return spark.read.options(**_OPTIONS).schema(schema).parquet(*(f"{store.uri}/{key}" for store, key in places))
 
 
 def _left(spark: SparkSession, tools: Tools, lives: Sequence[Live], schema: st.StructType) -> DataFrame:
@@ -256,7 +257,7 @@ def _signature(store: Store, fragment: Fragment) -> Signature:
 
 
 def _check_there(store: Store, fragment: Fragment) -> None:
-    key = paths.data(fragment.name)
+    store, key = resolve(store, paths.data(fragment.name))
     info = store.head(key)
     if info is None:
         raise MissingObjectError(f"{key} is gone, with {fragment.rows} rows", object=key)
@@ -271,7 +272,7 @@ def _describe(node: Node) -> Signature:
 
 def _shape(store: Store, fragment: Fragment, fields: tuple[Field, ...]) -> Shape | None:
     """How Spark reads some columns of a file; None where it does not, or not in the same way."""
-    key = paths.data(fragment.name)
+    _, key = resolve(store, paths.data(fragment.name))
     plan = Plan(FragmentBytes(store, fragment).footer, fields, name=key)
     try:
         found = pq.read_schema(pa.BufferReader(b"".join(pages.build(plan.head, []))))

@@ -1,13 +1,15 @@
 """The options of the format "siltstone": where a table is, how it is reached, what is read or written.
 
 What must hold:
-- An option that is not known is refused: a typing mistake in ``once`` must not go unnoticed.
+- An option that is not known is refused: a typing mistake in ``once`` must not go unnoticed. So are those of other
+  formats that mean something: who sets ``mergeSchema`` counts on it.
 - Nothing secret is shown. Spark writes options to its event log, and hides only those whose name says that they
   are secret, so a commit store's URI with a password is taken as ``commits_secret`` alone.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,10 +28,41 @@ STORAGE = "storage."
 SECRET_STORAGE = "storage_secret."  # noqa: S105 - the same, under a name that Spark hides
 _HIDDEN = re.compile(r"secret|password|token|credential")  # names whose values Spark hides, in lower case
 _NO_SECRET = re.compile(r"(aws_)?access_key(_id)?")
-_SPARK_OWN = {"path", "checkpointlocation", "queryname", "mergeschema", "outputmode"}
-PLACE = {"path", "commits", "commits_secret"}
-READING = {"version", "tag", "where", "fresh"}
+_SPARK_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
+PLACE = {"path", "commits", "commits_secret", "wal"}
+READING = {"version", "tag", "checkpoint", "where", "fresh"}
+PINS = ("version", "tag", "checkpoint")  # what names a version
 WRITING = {"operation", "once", "message", "key"}
+STREAMING = {"changes", "since", "rows_per_batch", "versions_per_batch"}
+KNOWN = {
+    "read": READING,
+    "readStream": STREAMING,
+    "write": WRITING,
+    "writeStream": WRITING - {"once"},
+}  # besides those of the place
+# Spark's workers are given names in lower case, whatever a user wrote.
+_BATCH_OR_STREAM = {
+    "changes": "use spark.readStream, or table.changes(since, until) for what versions did",
+    "since": "use spark.readStream, or table.changes(since, until) for what versions did",
+    "once": "leave it out: each batch of a query counts once by itself",
+}
+_OTHERS = {
+    "versionasof": ("versionAsOf", "the option is version here"),
+    "timestampasof": ("timestampAsOf", "read with siltstone.spark.read(spark, table.at(timestamp=...))"),
+    "mergeschema": ("mergeSchema", "add columns first, with table.add_column(name, type); a write changes none"),
+    "overwriteschema": ("overwriteSchema", "change columns first, with table.add_column() and table.drop_column()"),
+    "replacewhere": ("replaceWhere", "call delete(where) and append(rows) in one table.transaction()"),
+    "readchangefeed": ("readChangeFeed", "use spark.readStream with option changes, or table.changes(since, until)"),
+    "startingversion": ("startingVersion", "the option is since here, and begins behind the version it names"),
+    "startingtimestamp": ("startingTimestamp", "give option since, with table.at(timestamp=...).version"),
+    "maxfilespertrigger": ("maxFilesPerTrigger", "the options are versions_per_batch and rows_per_batch here"),
+    "ignorechanges": ("ignoreChanges", "set option changes, and look at the column _change"),
+    "ignoredeletes": ("ignoreDeletes", "set option changes, and look at the column _change"),
+    "skipchangecommits": ("skipChangeCommits", "set option changes, and look at the column _change"),
+    "txnappid": ("txnAppId", "the option is once here, with an id for each write"),
+    "txnversion": ("txnVersion", "the option is once here, with an id for each write"),
+    "usermetadata": ("userMetadata", "the option is message here"),
+}
 
 
 @dataclass(frozen=True)
@@ -39,11 +72,17 @@ class Place:
     uri: str
     commits: str | None = field(default=None, repr=False)
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    wal: str | None = None  # another store of its shards' WALs; with the same options where it is of the same kind
 
     def open(self, *, version: int | None = None, tag: str | None = None) -> Table:
         """Open it."""
         return open_table(
-            self.uri, version=version, tag=tag, commits=self.commits, storage_options=dict(self.storage) or None
+            self.uri,
+            version=version,
+            tag=tag,
+            commits=self.commits,
+            storage_options=dict(self.storage) or None,
+            wal=self.wal,
         )
 
 
@@ -75,28 +114,58 @@ class Options:
         return text == "true"
 
     def open(self) -> Table:
-        """Open the table, at the version or tag that is asked for."""
-        version, tag = self.whole("version"), self.text("tag")
-        if version is not None and tag is not None:
-            raise InvalidInputError("options version and tag are both given", hint="give one of them")
-        return self.place.open(version=version, tag=tag)
+        """Open the table, at the version, tag or checkpoint that is asked for."""
+        given = [name for name in PINS if self.text(name) is not None]
+        if len(given) > 1:
+            raise InvalidInputError(f"options {' and '.join(given)} are both given", hint="give one of them")
+        checkpoint = self.text("checkpoint")
+        if checkpoint is not None:
+            return self.place.open().at(checkpoint=checkpoint)
+        return self.place.open(version=self.whole("version"), tag=self.text("tag"))
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a version is asked for, by whatever name."""
+        return any(self.text(name) is not None for name in PINS)
 
 
-def read_options(given: Mapping[str, str], *, known: set[str]) -> Options:
-    """Look at options; ``known`` are the names that make sense here besides those of the place."""
+def read_options(given: Mapping[str, str], *, doing: str) -> Options:
+    """Look at options of ``read``, ``readStream``, ``write`` or ``writeStream``."""
     options = {name.lower(): value for name, value in given.items()}
     storage = _storage(options)
     rest = {name: value for name, value in options.items() if not name.startswith((STORAGE, SECRET_STORAGE))}
-    for name in sorted(rest):
-        if name not in known | PLACE | _SPARK_OWN:
-            raise InvalidInputError(
-                f"there is no option {shown(name)} here",
-                hint=f"known: {', '.join(sorted(known | PLACE))} and {STORAGE}NAME, {SECRET_STORAGE}NAME",
-            )
+    for spelled in sorted(given):
+        name = spelled.lower()
+        if name in rest and name not in KNOWN[doing] | PLACE | _SPARK_OWN:
+            _refuse(spelled, rest[name], doing)
     uri = rest.get("path")
     if not uri:
         raise InvalidInputError("no table is named", hint="give its URI to load(), save() or start()")
-    return Options(Place(uri, _commits(rest), storage), {name: one for name, one in rest.items() if name not in PLACE})
+    place = Place(uri, _commits(rest), storage, rest.get("wal"))
+    return Options(place, {name: one for name, one in rest.items() if name not in PLACE})
+
+
+def _refuse(spelled: str, value: str, doing: str) -> None:
+    """Raise for an option that is not known here; other formats' switches that are off ask for nothing."""
+    name = spelled.lower()
+    if name in _OTHERS:
+        theirs, hint = _OTHERS[name]
+        if value.lower() != "false":
+            raise InvalidInputError(f"there is no option {theirs} here", hint=hint)
+        return
+    owners = [one for one, known in KNOWN.items() if name in known]
+    if owners:
+        hint = _BATCH_OR_STREAM.get(name, f"options of {doing} are {_listed(doing)}")
+        raise InvalidInputError(f"option {name} is one of {' and '.join(owners)}, not of {doing}", hint=hint)
+    near = difflib.get_close_matches(name, KNOWN[doing] | PLACE, n=1)
+    raise InvalidInputError(
+        f"there is no option {shown(spelled)} here",
+        hint=f"did you mean {near[0]}?" if near else f"options of {doing} are {_listed(doing)}",
+    )
+
+
+def _listed(doing: str) -> str:
+    return f"{', '.join(sorted(KNOWN[doing] | PLACE - {'path'}))}, {STORAGE}NAME and {SECRET_STORAGE}NAME"
 
 
 def _storage(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

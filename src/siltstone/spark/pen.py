@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from siltstone.env import REAL
-from siltstone.errors import CommitUnknownError, FencedError, SiltstoneError, UnavailableError
+from siltstone.errors import CommitUnknownError, FencedError, SiltstoneError, UnavailableError, WriterStoppedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +84,7 @@ class Pen:
                 self._go_on(flush=flush)
             except FencedError as error:
                 self._give_way(error)
-            except CommitUnknownError as error:
+            except (CommitUnknownError, WriterStoppedError) as error:
                 # Whatever became of the entry, its rows may be put again: Spark runs the task again.
                 raise UnavailableError(error.message, hint=error.hint, **error.facts) from error
             else:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from siltstone.errors import InvalidInputError
-from siltstone.spark.arguments import as_table, check_session
+from siltstone.spark.arguments import as_table, check_session, session_first
 from siltstone.spark.native import choose, read_native, union
 from siltstone.spark.parts import Job, make_job, make_parts, read_pickled, split_held
 from siltstone.spark.sparksql import quoted, translate
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from siltstone.api import Table
     from siltstone.format.rollup import Live
     from siltstone.format.table import Field
+    from siltstone.table.checkpoints import Checkpoint
     from siltstone.table.predicate import Predicate
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
@@ -57,6 +58,7 @@ class _Query(NamedTuple):
         return Reading(self.tools, self.state.schema, self.fields, self.predicate)
 
 
+@session_first
 def read(
     spark: SparkSession,
     table: Table | str,
@@ -65,10 +67,11 @@ def read(
     where: str | None = None,
     version: int | None = None,
     tag: str | None = None,
+    checkpoint: Checkpoint | str | None = None,
     fresh: bool = False,
     plan: Way = "auto",
 ) -> DataFrame:
-    """A version of a table as a DataFrame: the newest, or the one of a number or tag. It stays that version.
+    """A version of a table as a DataFrame: the newest, or the one of a number, tag or checkpoint. It stays that one.
 
     With ``fresh``, rows that are durable in shards and not merged yet are seen too: those that are in no fragment are
     brought to the driver. Shards keep what was merged since for some minutes; use the DataFrame within them.
@@ -83,8 +86,12 @@ def read(
     Raises InvalidInputError, UnsupportedTypeError (Spark has no such type; leave the column out), NotFoundError,
     TruncatedError, MissingObjectError and CorruptionError (a file is gone, or is another one).
     """
-    _check(spark, fresh=fresh, plan=plan, pinned=version is not None or tag is not None)
-    query = _query(as_table(table), columns, arguments.check_where(where), version=version, tag=tag, fresh=fresh)
+    pinned = version is not None or tag is not None or checkpoint is not None
+    _check(spark, fresh=fresh, plan=plan, pinned=pinned)
+    table = as_table(table)
+    if pinned:
+        table = table.at(version=version, tag=tag, checkpoint=checkpoint)
+    query = _query(table, columns, arguments.check_where(where), fresh=fresh)
     lives = query.reading().choose(query.state.fragments)
     frame = _frame(spark, query, lives, plan)
     if query.predicate is None:
@@ -96,23 +103,14 @@ def _check(spark: object, *, fresh: object, plan: object, pinned: bool) -> None:
     check_session(spark)
     if arguments.check_flag(fresh, "fresh") and pinned:
         raise InvalidInputError(
-            "fresh=True asks for the newest rows, and version= or tag= for older ones", hint="give one of them"
+            "fresh=True asks for the newest rows, and version=, tag= or checkpoint= for older ones",
+            hint="give one of them",
         )
     if plan not in {"auto", "native", "python"}:
         raise InvalidInputError(f"plan is {shown(str(plan))}", hint="it is 'auto', 'native' or 'python'")
 
 
-def _query(
-    table: Table,
-    columns: Sequence[str] | None,
-    where: str | None,
-    *,
-    version: int | None,
-    tag: str | None,
-    fresh: bool,
-) -> _Query:
-    if version is not None or tag is not None:
-        table = table.at(version=version, tag=tag)
+def _query(table: Table, columns: Sequence[str] | None, where: str | None, *, fresh: bool) -> _Query:
     tools, state = table._seen_by(fresh=fresh)  # noqa: SLF001 - what the handle sees, for others to read
     predicate = None if where is None else parse_predicate(where, arrow_schema(state.schema))
     return _Query(tools, state, chosen_fields(state.schema, columns), predicate)

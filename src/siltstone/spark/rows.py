@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from siltstone.api.staging import Staging
-from siltstone.spark.arguments import as_table, check_session
+from siltstone.spark.arguments import as_table, check_session, session_first
 from siltstone.spark.workers import run_tasks
 from siltstone.table import arguments
 from siltstone.table.operations import Delete
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from siltstone.table.versions import Version
 
 
+@session_first
 def delete(
     spark: SparkSession, table: Table | str, where: str | None, *, once: str | None = None, message: str = ""
 ) -> Version:
@@ -34,7 +35,7 @@ def delete(
     where = arguments.check_where(where)
     staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
     work = Delete(where, staging.state.schema)
-    if staging.applied:
+    if staging.applied_as(work.operation):
         return staging.commit([])
     if where is not None:
         found = run_tasks(spark, _near(staging, where), partial(choose, staging.site, where=where))
@@ -42,6 +43,7 @@ def delete(
     return staging.commit([work])
 
 
+@session_first
 def update(
     spark: SparkSession,
     table: Table | str,
@@ -58,7 +60,7 @@ def update(
     schema, site = staging.state.schema, staging.site
     work = partial(Update, values, where, schema, base=site.base, moment=site.moment)
     work()  # bad input is told before a job starts
-    if staging.applied:
+    if staging.applied_as(Update.operation):
         return staging.commit([])
     lives = {live.fragment.name: live for live in _near(staging, where)}
     found = run_tasks(spark, list(lives.values()), partial(choose, site, where=where, values=dict(values)))

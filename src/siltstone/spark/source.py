@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from siltstone.errors import InvalidInputError
-from siltstone.spark.changes import STREAMING, ChangesReader, stream_schema
-from siltstone.spark.options import READING, read_options
+from siltstone.errors import InvalidInputError, NotFoundError
+from siltstone.spark.changes import ChangesReader, stream_schema
+from siltstone.spark.options import STREAMING, read_options
+from siltstone.spark.plainly import plainly
 from siltstone.spark.reader import TableReader
 from siltstone.spark.types import spark_schema
 from siltstone.spark.writer import BatchWriter, StreamWriter
@@ -41,31 +42,35 @@ class SiltstoneSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @plainly
     def schema(self) -> StructType:
         if {name.lower() for name in self.options} & STREAMING:
-            options = read_options(self.options, known=STREAMING)
+            options = read_options(self.options, doing="readStream")
             return stream_schema(options.open(), changes=options.flag("changes"))
         return spark_schema(self._open(self._read_options()).schema)
 
+    @plainly
     def reader(self, schema: StructType) -> TableReader:
         options = self._read_options()
         where = arguments.check_where(options.text("where"))
         return TableReader(self._open(options), schema, where=where, fresh=options.flag("fresh"))
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
         return BatchWriter(self.options, schema, overwrite=overwrite)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001 - Spark's too
         return StreamWriter(self.options, schema, overwrite=overwrite)
 
+    @plainly
     def streamReader(self, schema: StructType) -> ChangesReader:  # noqa: N802 - Spark's too
         return ChangesReader(self.options, schema)
 
     def _read_options(self) -> Options:
-        options = read_options(self.options, known=READING)
-        pinned = options.whole("version") is not None or options.text("tag") is not None
-        if options.flag("fresh") and pinned:
-            raise InvalidInputError("option fresh is given with version or tag", hint="give one of them")
+        options = read_options(self.options, doing="read")
+        if options.flag("fresh") and options.is_pinned:
+            raise InvalidInputError("option fresh is given with version, tag or checkpoint", hint="give one of them")
         return options
 
     def _open(self, options: Options) -> Table:
@@ -75,4 +80,13 @@ class SiltstoneSource(DataSource):
             return table
         if self._version is None:
             self._version = table.version
-        return table if table.version == self._version else table.at(version=self._version)
+        if table.version == self._version:
+            return table
+        checkpoint = options.text("checkpoint")
+        if checkpoint is not None:  # it may have been more than a version
+            raise NotFoundError(
+                f"checkpoint {checkpoint} was of version {self._version} when the DataFrame was made, and another one "
+                f"has its name now",
+                hint="load it again",
+            )
+        return table.at(version=self._version)

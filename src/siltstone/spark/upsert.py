@@ -45,7 +45,7 @@ def upsert(df: DataFrame, table: Table | str, *, once: str | None = None, messag
     """
     check_frame(df)
     staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
-    if staging.applied:
+    if staging.applied_as("upsert"):
         return staging.commit([])
     rows = brought_together(df, staging.state.schema)
     staged = run_on_rows(rows, partial(stage_rows, staging.site, twice="refuse"))

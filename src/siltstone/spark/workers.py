@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from siltstone.errors import InternalError, SiltstoneError, UnavailableError
+from siltstone.telemetry import flush
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,6 +89,8 @@ def _packed(work: Callable[[], object]) -> pa.RecordBatch:
         raise  # Spark runs the task again
     except SiltstoneError as error:
         answer = _Failed(error)
+    finally:
+        flush()  # a worker of Spark ends without notice
     return pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=[ANSWER])
 
 

@@ -41,7 +41,7 @@ def overwrite(df: DataFrame, table: Table | str, *, once: str | None = None, mes
 def _write(df: DataFrame, table: Table | str, kind: Any, *, once: str | None, message: str) -> Version:
     check_frame(df)
     staging = Staging(as_table(table), once=arguments.check_once(once), message=message)
-    if staging.applied:
+    if staging.applied_as(kind.operation):
         return staging.commit([])
     staged = run_on_rows(df, partial(stage_rows, staging.site, twice="refuse"))
     return staging.commit([kind(gather(staging.tools, staging.state.schema, staged))])

@@ -20,7 +20,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from siltstone.api import create_table
 from siltstone.api.staging import Staging
 from siltstone.errors import ConflictError, CorruptionError, InternalError, InvalidInputError, NotFoundError
-from siltstone.spark.options import WRITING, Options, Place, read_options
+from siltstone.spark.options import Options, Place, read_options
+from siltstone.spark.plainly import plainly
 from siltstone.spark.types import arrow_of
 from siltstone.table import arguments
 from siltstone.table.once import Once
@@ -54,7 +55,7 @@ class BatchWriter(DataSourceArrowWriter):
     """One job that writes."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        given = read_options(options, known=WRITING)
+        given = read_options(options, doing="write")
         self._place = given.place
         self._operation = _operation(given, overwrite=overwrite)
         self._once = arguments.check_once(given.text("once"))
@@ -62,19 +63,21 @@ class BatchWriter(DataSourceArrowWriter):
         table = _open_or_create(given, schema)
         _check_key(table, self._operation)
         staging = Staging(table, once=self._once)
-        self._site, self._applied = staging.site, staging.applied
+        self._site, self._applied = staging.site, staging.applied_as(self._operation)
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: write the rows of a partition as fragments."""
         if self._applied:
             return Written(self._site)
         return Written(self._site, stage_rows(self._site, iterator, twice="refuse"))
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """At the driver: make them a version."""
         table = self._place.open()
         staging = Staging(table, once=self._once, message=self._message)
-        if self._applied or staging.applied:
+        if self._applied or staging.applied_as(self._operation):
             return
         _commit(staging, self._operation, _of_tasks(messages))
 
@@ -86,7 +89,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """The batches of one run of a stream."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        given = read_options(options, known=WRITING - {"once"})
+        given = read_options(options, doing="writeStream")
         self._place = given.place
         self._operation = _operation(given, overwrite=overwrite)
         self._message = arguments.check_message(given.text("message"))
@@ -94,6 +97,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _check_key(table, self._operation)
         self._log = Staging(table).log
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: write the rows of a partition as fragments."""
         context = TaskContext.get()
@@ -103,6 +107,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         site = _site(self._place, self._log)
         return Written(site, stage_rows(site, iterator, twice="refuse"), query)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """At the driver: make them a version, unless the batch was applied before."""
         written = _of_tasks(messages)
@@ -172,6 +177,7 @@ def _open_or_create(options: Options, schema: StructType) -> Table:
             key=key,
             commits=options.place.commits,
             storage_options=dict(options.place.storage) or None,
+            wal=options.place.wal,
             exist_ok=True,
         )
     if key is not None and tuple(key) != table.key:

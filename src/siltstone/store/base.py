@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 OBJECT_BYTES_MAX = 64 * 1024 * 1024
+# What services that know no conditions answer to a conditional put, and what makes them useful all the same.
+REFUSED = frozenset({"400", "501"})
+REFUSING_REMEDY = (
+    "pass commits=, and conditional_create 'false' in storage_options; see docs/how-to/commit-stores-by-provider.md"
+)
 
 
 class ObjectInfo(NamedTuple):
@@ -37,6 +42,7 @@ class Traits(NamedTuple):
     known_good: bool  # its provider documents an atomic create-if-absent, and keeps it
     cheap_probes: bool  # single look-ups cost less than a listing
     threads: bool = True  # requests may come from several threads at once
+    conditional: bool = True  # knows create-if-absent at all; without it, creating is a look and then a put
 
     @property
     def overlaps(self) -> bool:
@@ -103,6 +109,11 @@ class Store(ABC):
                 yield self.get(key, limit=limit)
             except NotFoundError:
                 yield None
+
+    def sweep(self, *, before_ms: int, remove: bool) -> Sequence[ObjectInfo]:
+        """What writes that were cut off before a time left where no listing shows it; with ``remove`` it goes."""
+        del before_ms, remove
+        return []
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
         """Release what the handle holds."""

@@ -61,6 +61,14 @@ class LocalStore(Store):
         if os.path.lexists(self.root) and not Path(self.root).is_dir():
             raise InvalidInputError(f"{self.uri} is not a directory", hint="name a directory, or a path that is free")
 
+    @property
+    def domain(self) -> str:
+        """The file system: what one directory of it does, the others do too."""
+        place = Path(self.root)
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        return f"file:{place.stat().st_dev}"
+
     # -- reading -------------------------------------------------------------------------------
 
     def get(self, key: str, *, limit: int = OBJECT_BYTES_MAX) -> bytes:
@@ -153,6 +161,22 @@ class LocalStore(Store):
                 continue
             except OSError as error:
                 self._raise(error, "delete", key)
+
+    def sweep(self, *, before_ms: int, remove: bool) -> Sequence[ObjectInfo]:
+        found = []
+        for directory, _, names in os.walk(self.root):
+            for name in names:
+                if not name.startswith(TEMP_START):
+                    continue
+                path = f"{directory}/{name}"
+                with contextlib.suppress(OSError):  # its writer ended after all
+                    facts = os.lstat(path)
+                    info = ObjectInfo(path[len(self.root) + 1 :], facts.st_size, facts.st_mtime_ns // 1_000_000)
+                    if info.modified_ms < before_ms:
+                        if remove:
+                            os.unlink(path)  # noqa: PTH108
+                        found.append(info)
+        return found
 
     def _write_temporary(self, key: str, path: str, data: bytes) -> str:
         directory = os.path.dirname(path)  # noqa: PTH120

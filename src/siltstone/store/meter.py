@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.locks import ForkLock
 from siltstone.store.base import OBJECT_BYTES_MAX, ObjectInfo, Store
+from siltstone.store.observed import observed
 from siltstone.store.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class MeteredStore(StoreWrapper):
     """Counts what passes. Listings count one request per page of 1,000 names."""
 
     def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
+        super().__init__(observed(inner))
         self._lock = ForkLock()
         self.reset()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -25,6 +26,7 @@ SCHEMES = {
     "abfss": "az",
 }
 ENV_REFERENCE = "env:"
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{0,254}")
 PLAIN_OPTIONS = frozenset(
     {
         "account",
@@ -107,10 +109,33 @@ def _parse_parts(scheme: str, parts: SplitResult) -> StoreUri:
         bucket, account = container, host.partition(".")[0]
     if not bucket and scheme != "memory":
         raise InvalidInputError(f"the store URI {scheme}:// names no bucket", hint=f"write {scheme}://bucket/path")
+    if scheme != "memory" and _BUCKET.fullmatch(bucket) is None:
+        # It is not repeated: it may be the first half of a user's password.
+        raise InvalidInputError(
+            f"the bucket of the {scheme}:// URI has a name that no bucket has",
+            hint=f"write {scheme}://bucket/path; names are letters, digits and . _ - (and $ on Azure), at most 255",
+        )
     path = "/".join(s for s in parts.path.split("/") if s not in {"", "."})
     if ".." in path.split("/"):
         raise InvalidInputError("the store URI holds '..'", hint="name the directory itself")
     return StoreUri(scheme, bucket, path, account)
+
+
+# What stores are most often told, without the prefixes that names may have.
+_OFTEN = (
+    *sorted(PLAIN_OPTIONS), "access_key_id", "account_key", "application_credentials", "base_url", "client_id",
+    "client_secret", "sas_token", "secret_access_key", "service_account", "service_account_key", "session_token",
+    "sse_kms_key_id", "tenant_id",
+)  # fmt: skip
+_PREFIX = re.compile(r"(?:aws|azure_storage|azure|google)_")
+
+
+def near_option(name: str) -> str:
+    """A question, where a name that no store knows is almost one that some do."""
+    plain = name.lower()
+    prefix = found[0] if (found := _PREFIX.match(plain)) else ""
+    near = difflib.get_close_matches(plain.removeprefix(prefix), _OFTEN, n=1)
+    return f"did you mean {prefix}{near[0]}? " if near else ""
 
 
 def _shown(text: str) -> str:

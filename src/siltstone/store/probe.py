@@ -22,6 +22,7 @@ from siltstone.errors import (
     UnavailableError,
     UnsafeStoreError,
 )
+from siltstone.store.base import REFUSED, REFUSING_REMEDY
 
 if TYPE_CHECKING:
     from siltstone.store.base import Store
@@ -30,6 +31,8 @@ ROUNDS = 4
 WRITERS = 8
 PATIENCE_S = 5.0  # a store that gives no answer for so long is not there
 REMEDY = "pass commits= with a sqlite, postgresql, mysql, redis, etcd or dynamodb URI; see docs/commit-stores.md"
+# Who decides is part of a log: one whose store has begun to lie can't be given a commit store.
+MOVE = "stop writing to it; make another table with commits= and copy the rows: see docs/how-to/recover.md"
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ class ProbeReport:
         """Whether every answer was right."""
         return all(finding.ok for finding in self.findings)
 
-    def require(self) -> None:
+    def require(self, hint: str = REMEDY) -> None:
         """Raise UnsafeStoreError where the store is not safe."""
         wrong = [finding.detail for finding in self.findings if not finding.ok]
         if wrong:
-            raise UnsafeStoreError(f"{self.uri} can't decide who wins: {'; '.join(wrong)}", hint=REMEDY)
+            raise UnsafeStoreError(f"{self.uri} can't decide who wins: {'; '.join(wrong)}", hint=hint)
 
 
 def probe(store: Store, *, env: Env = REAL, rounds: int = ROUNDS, writers: int = WRITERS) -> ProbeReport:
@@ -70,7 +73,11 @@ def probe(store: Store, *, env: Env = REAL, rounds: int = ROUNDS, writers: int =
     keys = [f"{prefix}-twice", *(f"{prefix}-race{n}" for n in range(rounds))]
     try:
         findings = [_read_back(store, keys[0], env), _create_twice(store, keys[0], env)]
-        findings += [_race(store, key, number, writers) for number, key in enumerate(keys[1:])]
+        if store.traits.conditional:
+            findings += [_race(store, key, number, writers) for number, key in enumerate(keys[1:])]
+        else:  # chance must not decide what is known
+            findings.append(Finding("race", ok=False, detail="creating is a look and then a put, as options say"))
+            keys = keys[:1]
         findings.append(_listing(store, prefix, keys))
     except BaseException:
         with contextlib.suppress(SiltstoneError):  # the first error says what is wrong
@@ -88,7 +95,7 @@ def probe_once(store: Store) -> ProbeReport:
     found = _probed.get(store.domain)
     if found is None:
         found = _probed[store.domain] = probe(store)
-    return found
+    return replace(found, uri=store.uri)
 
 
 def _created(store: Store, key: str, data: bytes, env: Env) -> bool:
@@ -100,6 +107,10 @@ def _created(store: Store, key: str, data: bytes, env: Env) -> bool:
         except AlreadyExistsError:
             return failure is not None and store.get(key) == data
         except UnavailableError as error:
+            if error.facts.get("status") in REFUSED:
+                store.put(key, data)  # it is not the store that is out of order
+                what = f"{store.uri} refuses to create only what is absent ({error.facts['status']})"
+                raise UnsafeStoreError(what, hint=REFUSING_REMEDY) from error
             failure = error
             continue
         return True

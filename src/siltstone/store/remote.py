@@ -4,7 +4,8 @@ What must hold:
 - No request is made before it is needed, and none with an obstore handle from before a fork: obstore
   is not fork safe, so a child gets ForkedError where using it could hang.
 - ``create`` is one conditional PUT, sent once: were obstore to repeat it inside, the answer to the repetition
-  would hide that the first may have taken effect. The commit layer repeats, and knows.
+  would hide that the first may have taken effect. The commit layer repeats, and knows. Only where the user says that
+  the service refuses conditions it is a look and a put, and then no log may leave decisions to the store.
 - A handle pickles as its URI and options; credentials from the environment stay in the environment.
 """
 
@@ -35,8 +36,8 @@ from siltstone.errors import (
     UnavailableError,
 )
 from siltstone.locks import ForkLock
-from siltstone.store.base import OBJECT_BYTES_MAX, ObjectInfo, Store, Traits
-from siltstone.store.options import StoreUri, parse_uri, resolve_options, scrub
+from siltstone.store.base import OBJECT_BYTES_MAX, REFUSED, REFUSING_REMEDY, ObjectInfo, Store, Traits
+from siltstone.store.options import StoreUri, near_option, parse_uri, resolve_options, scrub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ AHEAD = 2 * IN_FLIGHT  # queued reads keep every thread busy while the oldest on
 AHEAD_FIRST = 16  # until it is known how large the objects are
 AHEAD_BYTES = 64 * 1024 * 1024
 CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "allow_http", "user_agent", "proxy_url", "pool_idle_timeout"})
-OWN_OPTIONS = frozenset({"known_good"})
+OWN_OPTIONS = frozenset({"known_good", "conditional_create"})
 RETRY = {
     "max_retries": 4,
     "retry_timeout": timedelta(seconds=20),
@@ -121,7 +122,10 @@ class RemoteStore(Store):
             self._client["allow_http"] = True
         self._service = " ".join(filter(None, (_account(self._place.scheme, self._config), self.endpoint)))
         trusted = given.get("known_good", "" if self.endpoint else "true") == "true"
-        self.traits = Traits(kind=self._place.scheme, known_good=trusted, cheap_probes=False)
+        conditional = _flag(given, "conditional_create")
+        self.traits = Traits(
+            kind=self._place.scheme, known_good=trusted and conditional, cheap_probes=False, conditional=conditional
+        )
         self._store: Any = None
         self._creator: Any = None
         self._lock = ForkLock()
@@ -204,6 +208,12 @@ class RemoteStore(Store):
         return _info(meta)
 
     def create(self, key: str, data: bytes) -> None:
+        if not self.traits.conditional:  # a commit store decides; nothing that is created here is fought over
+            if self.head(key) is not None:
+                raise AlreadyExistsError(f"{self.uri} already has an object {key}", object=key, verb="create")
+            self.put(key, data)
+            return
+
         def put(store: Any) -> None:
             obstore.put(store, key, data, mode="create", use_multipart=False)
 
@@ -293,7 +303,7 @@ class RemoteStore(Store):
             name = re.search(r"key: '([A-Za-z0-9_]+)'", str(error))
             raise InvalidInputError(
                 f"unknown storage option {name.group(1) if name else ''} for {self.uri}",
-                hint="see docs/stores.md for the options of each store",
+                hint=f"{near_option(name[1] if name else '')}see docs/stores.md for the options of each store",
             ) from None
         except Exception as error:
             reason = scrub(_first_line(error), self._secrets)
@@ -325,6 +335,13 @@ def _split(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
         elif plain not in OWN_OPTIONS:
             config[name] = value
     return config, client
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    value = given.get(name, "true")
+    if value not in {"true", "false"}:
+        raise InvalidInputError(f"{name} must be 'true' or 'false', got {value!a}")
+    return value == "true"
 
 
 def _endpoint(scheme: str, config: Mapping[str, str]) -> str:
@@ -373,4 +390,6 @@ def _translate(error: Exception, verb: str, key: str, store: RemoteStore) -> Sil
         return InvalidInputError(f"{what}: {scrub(_first_line(error), store._secrets)}", **facts)  # noqa: SLF001
     reason = answer or scrub(_first_line(error), store._secrets)  # noqa: SLF001
     hint = "certificates are never skipped" if "certificate" in text else "check the endpoint and the network"
+    if verb == "create" and status in REFUSED:
+        hint = f"the store may refuse conditional puts: {REFUSING_REMEDY}"
     return UnavailableError(f"{what}: no usable answer ({reason})", hint=hint, **facts)

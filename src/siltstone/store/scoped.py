@@ -22,7 +22,7 @@ class ScopedStore(Store):
 
     @property
     def location(self) -> str:
-        return f"{self.inner.location.rstrip('/')}/{self.prefix.rstrip('/')}"
+        return self.uri + self.inner.location.removeprefix(self.inner.uri)
 
     @property
     def domain(self) -> str:

@@ -53,6 +53,9 @@ class StoreWrapper(Store):
     def delete(self, keys: Iterable[str]) -> None:
         self.inner.delete(keys)
 
+    def sweep(self, *, before_ms: int, remove: bool) -> Sequence[ObjectInfo]:
+        return self.inner.sweep(before_ms=before_ms, remove=remove)
+
     def close(self) -> None:
         self.inner.close()
 

@@ -150,16 +150,14 @@ def check_flag(flag: object, what: str) -> bool:
     return flag
 
 
-def check_limit(limit: object) -> int | None:
+def check_limit(limit: object, *, hint: str = "leave it out for all") -> int | None:
     """How many there may be at most, or None for all."""
     if limit is None:
         return None
     if isinstance(limit, np.integer):
         limit = int(limit)
     if type(limit) is not int or not 0 <= limit < 2**63:
-        raise InvalidInputError(
-            f"limit must be a whole number from 0 on, got {shown_object(limit)}", hint="leave it out for all"
-        )
+        raise InvalidInputError(f"limit must be a whole number from 0 on, got {shown_object(limit)}", hint=hint)
     return limit
 
 
@@ -235,7 +233,7 @@ def check_shard_name(name: str) -> str:
     """The name of a shard."""
     if not _SHARD_NAME.fullmatch(name):
         raise InvalidInputError(
-            f"a shard can't be called {name!a}",
+            f"a shard can't be called {shown(name)}",
             hint="use small letters, digits, _ and -, at most 64 of them, the first one a letter or a digit",
         )
     return name
@@ -246,3 +244,10 @@ def check_text(text: object, what: str) -> str:
     if not isinstance(text, str) or len(text) > TEXT_CHARACTERS_MAX or not text.isprintable():
         raise InvalidInputError(f"{what} must be a string of at most {TEXT_CHARACTERS_MAX} printable characters")
     return text
+
+
+def is_held(data: object) -> bool:
+    """Whether rows are all there, and the same however often they are read."""
+    if isinstance(data, list | tuple):
+        return all(isinstance(one, dict | pa.Table | pa.RecordBatch) for one in data)
+    return isinstance(data, dict | pa.Table | pa.RecordBatch) or hasattr(data, "columns")

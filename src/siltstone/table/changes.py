@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from siltstone.errors import InvalidInputError
+from siltstone.errors import InvalidInputError, TruncatedError
 from siltstone.table.arguments import check_version
 from siltstone.table.changes_rows import Feed, changed
+from siltstone.table.operations import check_kept
 from siltstone.table.output import Output, in_batches
 from siltstone.table.scan import chosen_fields
 from siltstone.table.schema import arrow_type, first_names
@@ -60,6 +61,7 @@ class Changes(Output):
                 f"since must not be after until, got {first} and {last}",
                 hint="changes are those after version since, up to version until",
             )
+        _check_known(state, since=first, until=last)
         self._tools = tools
         self._history = history
         self._end = state if last == newest else history.at(last)
@@ -110,3 +112,15 @@ class Changes(Output):
     def __repr__(self) -> str:
         names = first_names([one.name for one in self._fields]).replace("'", "")
         return f"Changes(versions {self.since + 1} to {self.until}, {names})"
+
+
+def _check_known(state: State, *, since: int, until: int) -> None:
+    """Raise TruncatedError unless all versions between two are kept: what one did is told by its files."""
+    check_kept(state, since)
+    if since < state.floor and since < until:
+        raise TruncatedError(
+            f"what changed after version {since} is not known any more: versions below {state.floor} were collected",
+            hint=f"read the rows of a version from {state.floor} on, and then what changed since",
+            version=since,
+            floor=state.floor,
+        )

@@ -137,8 +137,43 @@ def filler(field: Field, rows: int) -> pa.ChunkedArray:
     """The values of a column that a file lacks."""
     kind = arrow_type(field)
     if field.default is None:
-        return pa.chunked_array([pa.nulls(rows, kind)])
+        return pa.chunked_array([_nulls(kind, rows)])
     return pa.chunked_array([pa.repeat(pa.scalar(field.default, kind), rows)])
+
+
+def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    """Nulls; parts of structs that are never null have values all the same, or Parquet could not write them again."""
+    if not _has_firm_parts(kind):
+        return pa.nulls(rows, kind)
+    return pa.StructArray.from_arrays(_parts(kind, rows), fields=_fields(kind), mask=pa.repeat(pa.scalar(True), rows))
+
+
+def _no_nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    """Values that mean nothing, and that are not null."""
+    if kinds.is_struct(kind):
+        return pa.StructArray.from_buffers(kind, rows, [None], null_count=0, children=_parts(kind, rows))
+    if kinds.is_fixed_size_list(kind):
+        part = kind.value_field
+        values = (_nulls if part.nullable else _no_nulls)(part.type, rows * kind.list_size)
+        return pa.FixedSizeListArray.from_arrays(values, type=kind)
+    if kinds.is_list(kind) or kinds.is_map(kind):
+        nothing = pa.array([[]] * min(rows, 1), kind)
+        return nothing.take(pa.repeat(pa.scalar(0), rows))
+    nulls = pa.nulls(rows, kind)  # the bytes of which are zeros
+    return pa.Array.from_buffers(kind, rows, [None, *nulls.buffers()[1:]], null_count=0)
+
+
+def _parts(kind: pa.StructType, rows: int) -> list[pa.Array]:
+    return [(_nulls if one.nullable else _no_nulls)(one.type, rows) for one in _fields(kind)]
+
+
+def _fields(kind: pa.StructType) -> list[pa.Field]:
+    return [kind.field(place) for place in range(kind.num_fields)]
+
+
+def _has_firm_parts(kind: pa.DataType) -> bool:
+    """Whether each value, null or not, has parts that are never null."""
+    return bool(kinds.is_struct(kind)) and any(not one.nullable or _has_firm_parts(one.type) for one in _fields(kind))
 
 
 def file_type(plan: Plan, footer: Footer) -> FileType:

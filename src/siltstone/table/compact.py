@@ -32,6 +32,7 @@ from siltstone.table.schema import key_fields
 from siltstone.table.stream import in_order, pace_for
 from siltstone.table.tasks import tasks
 from siltstone.table.vectors import Deleted
+from siltstone.telemetry import seams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -210,6 +211,7 @@ class Compacted:
         return self.state.version
 
 
+@seams.traced("siltstone.compact", about=lambda tools, *_, **__: {"table": tools.store.uri})
 def compact(
     tools: Tools,
     history: History,

@@ -14,7 +14,10 @@ overwrite, restore     rows or fragments changed at all
 compact                rows of my sources were deleted (they are mapped to the new fragments)
 merge, split           as upsert; shards were moved that I read or move; keys were spread anew
 all that look at rows  a shard came into being: what is in it came before me
-tag, settings          the same names
+tag, settings, index   the same names
+tag, checkpoint,       which versions are kept changed: a tag, a checkpoint or the floor of versions
+restore, collect, drop
+checkpoint of itself   anything: it names the version that it makes
 =====================  ==========================================================================
 
 An operation of a table with shards that looks at their rows, or takes them into the table, reads those shards as a
@@ -54,7 +57,10 @@ class Footprint:
     rewrites: bool = False  # the same rows in other files
     tags: frozenset[str] = frozenset()
     settings: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()
     shards: frozenset[str] = frozenset()  # that it read or moves
+    kept: bool = False  # depends on which versions are kept, or changes it
+    numbered: bool = False  # names the version that it makes
 
 
 def verdict(mine: Footprint, landed: Change) -> Verdict:
@@ -71,9 +77,13 @@ def verdict(mine: Footprint, landed: Change) -> Verdict:
         or bool(mine.touches & (removed | masked))
         or bool(mine.tags & landed.tags.keys())
         or bool(mine.settings & landed.settings.keys())
+        or bool(mine.indexes & landed.indexes.keys())
         or bool(mine.shards & landed.shards.keys())
         or ((mine.rows or mine.whole) and any(to is not None and to.position == 0 for to in landed.shards.values()))
         or (landed.sharding is not None and bool(mine.rows or mine.whole or mine.shards))
+        or (mine.kept and bool(landed.tags or landed.checkpoints or landed.floor is not None))
+        or mine.numbered
+        or landed.dropped
     )
     return Verdict.RERUN if again else Verdict.KEEP
 

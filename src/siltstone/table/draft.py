@@ -11,7 +11,7 @@ What must hold:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from siltstone.errors import CorruptionError, InternalError, InvalidInputError
 from siltstone.format.table import Change, Counts, Vector
@@ -28,9 +28,22 @@ if TYPE_CHECKING:
     import numpy as np
 
     from siltstone.format.rollup import Live
-    from siltstone.format.table import Cursor, Fragment, Operation, Schema, Sharding
+    from siltstone.format.table import (
+        Checkpoint,
+        CloneOf,
+        Cursor,
+        Fragment,
+        Operation,
+        Origin,
+        Schema,
+        Sharding,
+        WalStore,
+    )
+    from siltstone.format.text import TextIndex
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
+
+T = TypeVar("T")
 
 
 class Draft:
@@ -47,6 +60,9 @@ class Draft:
         self._masks: dict[str, Deleted | Vector | None] = {}
         self._tags: dict[str, int | None] = {}
         self._settings: dict[str, str | None] = {}
+        self._once: tuple[str, ...] = ()
+        self._batches: dict[str, int] = {}
+        self._dropped = False
 
     @property
     def schema(self) -> Schema:
@@ -128,6 +144,42 @@ class Draft:
         except CorruptionError as error:  # nothing that was read is wrong
             raise InternalError(f"shards can't be moved like that: {error.message}") from error
 
+    def retain(
+        self,
+        *,
+        floor: int | None = None,
+        checkpoints: Mapping[str, Checkpoint | None] | None = None,
+        origins: Mapping[str, Origin | None] | None = None,
+        clone: CloneOf | None = None,
+        wal: WalStore | None = None,
+    ) -> None:
+        """Change what is kept, and where; whoever depends on what is kept says so with ``depends(kept=True)``."""
+        self._apply(
+            Change(
+                operation="checkpoint",
+                floor=floor,
+                checkpoints=dict(checkpoints or {}),
+                origins=dict(origins or {}),
+                clone=clone,
+                wal=wal,
+            )
+        )
+
+    def set_index(self, name: str, index: TextIndex | None) -> None:
+        """Add an index, change its segments, or remove it (None)."""
+        self.depends(columns=True)
+        self.footprint = replace(self.footprint, indexes=self.footprint.indexes | {name})
+        self._apply(Change(operation="index", indexes={name: index}))
+
+    def remember(self, *, once: Iterable[str], batches: Mapping[str, int]) -> None:
+        """Count ids, and batches of streams, as applied: what a clone takes over of its parent."""
+        self._once = (*self._once, *once)
+        self._batches |= batches
+
+    def drop(self) -> None:
+        """Let the table go; nothing else of the draft counts then."""
+        self._dropped = True
+
     def count(self, *, inserted: int = 0, updated: int = 0, deleted: int = 0) -> None:
         """Note what was done to rows, for people."""
         self.counts = Counts(
@@ -144,6 +196,8 @@ class Draft:
         columns: bool = False,
         rewrites: bool = False,
         shards: Iterable[str] = (),
+        kept: bool = False,
+        numbered: bool = False,
     ) -> None:
         """Note what the change depends on; ``shards`` are those that were looked at, also where no row was there."""
         had = self.footprint
@@ -154,6 +208,8 @@ class Draft:
             columns=had.columns or columns,
             rewrites=had.rewrites or rewrites,
             shards=had.shards.union(shards),
+            kept=had.kept or kept,
+            numbered=had.numbered or numbered,
         )
 
     # -- what they ask -----------------------------------------------------------------------------
@@ -176,6 +232,8 @@ class Draft:
         self, operation: Operation, *, base: int, once: Once = ANYTIME, message: str = ""
     ) -> tuple[Change, Footprint]:
         """The change to commit, and what it depends on. Writes the deletion vectors."""
+        if self._dropped:
+            return Change(operation=operation, dropped=True, message=message), self.footprint
         new, old = self.state.fragments, self.begun.fragments
         added = [live.fragment for live in new.since(old)]
         removed = [live.fragment.name for live in old.since(new)]
@@ -193,10 +251,16 @@ class Draft:
             schema=self.schema if self.schema != self.begun.schema else None,
             tags=self._tags,
             settings=self._settings,
-            once=(once.id,) if once.id else (),
-            batches={once.stream: once.batch} if once.stream else {},
+            once=(*self._once, *((once.id,) if once.id else ())),
+            batches=self._batches | ({once.stream: once.batch} if once.stream else {}),
             shards=differences(self.begun.shards, self.state.shards),
-            sharding=self.state.sharding if self.state.sharding != self.begun.sharding else None,
+            sharding=_if_other(self.begun.sharding, self.state.sharding),
+            floor=_if_other(self.begun.floor, self.state.floor),
+            checkpoints=differences(self.begun.checkpoints, self.state.checkpoints),
+            origins=differences(self.begun.origins, self.state.origins),
+            clone=_if_other(self.begun.clone, self.state.clone),
+            wal=_if_other(self.begun.wal, self.state.wal),
+            indexes=differences(self.begun.indexes, self.state.indexes),
             counts=self.counts,
             message=message,
         )
@@ -205,6 +269,10 @@ class Draft:
 
     def _apply(self, change: Change) -> None:
         self.state = self.state.apply(change, version=self.begun.version + 1)
+
+
+def _if_other(old: T, new: T) -> T | None:
+    return new if new != old else None
 
 
 def is_empty(change: Change) -> bool:
@@ -221,4 +289,11 @@ def is_empty(change: Change) -> bool:
         or change.batches
         or change.shards
         or change.sharding
+        or change.floor is not None
+        or change.checkpoints
+        or change.origins
+        or change.clone
+        or change.wal
+        or change.indexes
+        or change.dropped
     )

@@ -187,6 +187,12 @@ class FragmentFile:
             )
         return self._reader.take(plan, rows)
 
+    def take_few(self, rows: np.ndarray, fields: Sequence[Field]) -> pa.Table:
+        """As ``take``, for rows whose pages others may ask for again: decoded pages of each column are kept."""
+        plan = self._indexes.plan(fields)
+        found = self._reader.take_few(plan, rows.tolist()) if len(rows) and plan.leaves else None
+        return self.take(rows, fields) if found is None else found
+
     def find(self, keys: pa.Array, field: Field) -> tuple[np.ndarray, np.ndarray]:
         """The rows whose value is one of some distinct keys, in order, and the place of each one's key in ``keys``."""
         return self._finder.find(keys, field)

@@ -18,6 +18,7 @@ from siltstone import paths
 from siltstone.errors import CorruptionError, MissingObjectError, NotFoundError, UnavailableError
 from siltstone.format import seal
 from siltstone.format.parquet import MAGIC, TRAILER_BYTES, Range, footer_start, parse_footer
+from siltstone.store.origins import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +37,7 @@ class FragmentBytes:
 
     def __init__(self, store: Store, fragment: Fragment) -> None:
         self.fragment = fragment
-        self.key = paths.data(fragment.name)
-        self.store = store
+        self.store, self.key = resolve(store, paths.data(fragment.name))
         if fragment.bytes < len(MAGIC) + TRAILER_BYTES:
             raise self.corrupt(f"a fragment of {fragment.bytes} bytes is none")
         self._read_tail()

@@ -169,8 +169,9 @@ class Fragments(_Bounded):
                     raise CorruptionError(f"{name} removes {removed}, which is not there", object=name)
                 gone.add(row)
                 masked.pop(removed, None)
+        there = self._there(change)
         for fragment in change.add:
-            if fragment.name in extra or (self.base.has(fragment.name) and fragment.name in self):
+            if fragment.name in extra or (fragment.name in there and self.base.index[fragment.name] not in gone):
                 raise CorruptionError(f"{name} adds {fragment.name}, which is there", object=name)
             extra[fragment.name] = Live(fragment, None)
         vectors: dict[str, Vector | None] = {**change.mask, **dict.fromkeys(change.unmask)}
@@ -185,6 +186,16 @@ class Fragments(_Bounded):
                 raise CorruptionError(f"{name} masks as many rows of {masks} as it has, or more", object=name)
         result = Fragments(self.base, frozenset(gone), masked, extra)
         return result.folded() if len(gone) - len(self.gone) + len(extra) + len(masked) > FOLD_AT else result
+
+    def _there(self, change: Change) -> frozenset[str]:
+        """Which of the fragments that a change adds are among the columns; mostly none."""
+        if not change.add or not len(self.base):
+            return frozenset()
+        if len(change.add) < FEW:
+            return frozenset(one.name for one in change.add if self.base.has(one.name))
+        names = pa.array([one.name for one in change.add])
+        known = pc.is_in(names, value_set=self.base.table.column("name").combine_chunks())
+        return frozenset(names.filter(known).to_pylist())
 
     def _rows_of(self, name: str, extra: Mapping[str, Live]) -> int:
         if name in extra:

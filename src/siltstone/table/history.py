@@ -5,6 +5,7 @@ What must hold:
   before it, names the same digest.
 - A rollup is an aid. One that is missing, broken or of another log is passed over; the log alone is enough.
 - Opening reads few objects however long the log is: rollups of several levels, and one entry for each block.
+- The log may be truncated while it is read, behind a rollup that stands on no other: whoever meets that looks again.
 - Whoever commits entry n with n a multiple of ``ROLLUP_EVERY`` writes the rollup; it may die before.
 """
 
@@ -16,13 +17,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from siltstone import paths
-from siltstone.errors import AlreadyExistsError, CorruptionError, NotFoundError, SiltstoneError, TruncatedError
+from siltstone.errors import (
+    AlreadyExistsError,
+    CorruptionError,
+    InternalError,
+    NotFoundError,
+    SiltstoneError,
+    TruncatedError,
+)
 from siltstone.format.rollup import ROLLUP_BYTES_MAX, Rollup, decode_rollup
 from siltstone.format.table import BLOCK, Repeated, decode_body, decode_change
 from siltstone.table.state import State, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from siltstone.format.table import Body
     from siltstone.log import Entry, Log, Mark
@@ -30,7 +38,9 @@ if TYPE_CHECKING:
 ROLLUP_EVERY = 32
 LEVEL = 8  # a rollup of one level stands on one of the next, which is this many times as rare
 ROLLUPS_TRIED_MAX = 1000
+LOOKS_MAX = 8  # at a log that is truncated while it is read; each time by another collection
 CROWDED = 0.5
+STATES_KEPT = 4
 
 
 class History:
@@ -42,6 +52,7 @@ class History:
         self.base = State(mark=log.start, block=log.start)
         self._chain: tuple[State, ...] = ()  # states at rollups, ascending
         self._losses = 0.0  # of this handle's recent commits, on average
+        self._kept: dict[int, State] = {}  # the last few that were seen, by version
 
     @property
     def crowded(self) -> bool:
@@ -56,22 +67,42 @@ class History:
 
     def newest(self) -> State:
         """The state at the tip."""
+        return _again(self._newest)
+
+    def _newest(self) -> State:
         state = self._from_rollups(None)
         after = self._follow(state, until=None, past=True)
         if after.mark == state.mark and state.mark.position:
             self.log.check_stands(state.mark)
+        elif not after.mark.position and (floor := self.log.floor_now(trust_ms=0)):
+            # The first entry was truncated since the floor was looked at: there is a table.
+            raise TruncatedError(f"entries below {floor} were truncated meanwhile", hint="look again")
         return after
 
     def at(self, version: int) -> State:
-        """The state at a version; the caller knows that it exists."""
-        state = self._from_rollups(version + 1)
-        return state if state.mark.position == version + 1 else self._follow(state, until=version + 1)
+        """The state at a version; the caller knows that it exists. Raises TruncatedError where it was collected."""
+        if (kept := self._kept.get(version)) is not None:
+            return kept
+
+        def look() -> State:
+            state = self._from_rollups(version + 1)
+            return state if state.mark.position == version + 1 else self._follow(state, until=version + 1)
+
+        return _again(look)
+
+    def keep(self, state: State) -> None:
+        """Remember a state for a while: who names a version mostly made it just now."""
+        kept = {**self._kept, state.version: state}
+        self._kept = dict(list(kept.items())[-STATES_KEPT:])
 
     def refresh(self, state: State) -> State:
         """The state at the tip, from an earlier one."""
         if self.log.floor_now(trust_ms=self.log.identity.trust_ms) > state.mark.position:
             return self.newest()  # what lies between was truncated
-        return self._follow(state, until=None)
+        try:
+            return self._follow(state, until=None)
+        except TruncatedError:  # or is, at this moment
+            return self.newest()
 
     def _follow(self, state: State, *, until: int | None, past: bool = False) -> State:
         for step in self.steps(state.mark, until=until, past=past):
@@ -100,7 +131,7 @@ class History:
         """Entries that nothing repeats, one by one."""
         for data in self.log.published_many(mark.position, stop) if mark.position < stop else ():
             if data is None:
-                raise self.log.lost(mark.position, "entries behind it are there")
+                raise self.log.gone(mark.position)
             entry = self.log.read(data, mark.position)
             self.log.check_follows(entry, mark)
             yield entry
@@ -120,7 +151,8 @@ class History:
                 return self._build(position)
         if self.log.floor_now(trust_ms=self.log.identity.trust_ms):
             raise TruncatedError(
-                f"the log of {self.store.uri} was truncated, and no rollup up to its floor is left",
+                f"the log of {self.store.uri} was truncated, and no rollup up to "
+                f"{'its floor' if at_most is None else f'version {at_most - 1}'} is left",
                 hint="run `siltstone verify`",
             )
         return self.base
@@ -165,7 +197,11 @@ class History:
         while position % (every * LEVEL) == 0:
             every *= LEVEL
         chain = [
-            one for one in self._chain if one.mark.position % (every * LEVEL) == 0 and one.mark.position < position
+            one
+            for one in self._chain
+            if one.mark.position % (every * LEVEL) == 0
+            and state.oldest < one.mark.position < position  # a collection removes those below
+            and one.born == state.born
         ]
         since = chain[-1] if chain else self.base
         try:
@@ -176,6 +212,26 @@ class History:
             return
         kept = [one for one in self._chain if one.mark.position <= since.mark.position]
         self._chain = (*kept, state)
+
+    def write_anchor(self, state: State) -> None:
+        """Write a rollup that stands on no other, over any that is there: what the log is truncated behind."""
+        key = paths.rollup(state.mark.position)
+        with contextlib.suppress(NotFoundError, CorruptionError):
+            there = decode_rollup(self.store.get(key, limit=ROLLUP_BYTES_MAX), name=key).header
+            if (there.log, there.since, there.digest) == (self.log.identity.log, 0, state.mark.digest):
+                return
+        self.store.put(key, state.rollup(self.base, log=self.log.identity.log))
+
+
+def _again(look: Callable[[], State]) -> State:
+    """What a look finds, and another one where the log was truncated meanwhile."""
+    for number in range(LOOKS_MAX):
+        try:
+            return look()
+        except TruncatedError:
+            if number == LOOKS_MAX - 1:
+                raise
+    raise InternalError("nobody looked")
 
 
 def to_step(entry: Entry) -> Step:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from siltstone.errors import DuplicateKeyError
 from siltstone.table.fragment import FragmentWriter, Written
-from siltstone.table.keys import check_batch_keys, duplicates, key_array, last_of_each, match, show_keys
+from siltstone.table.keys import SHOWN_MOST, check_batch_keys, duplicates, key_array, last_of_each, match, show_keys
 from siltstone.table.rows import batches
 from siltstone.table.schema import key_fields
 from siltstone.table.vectors import Deleted
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 GATHERED_ROWS = 1_048_576
 GATHERED_BYTES = 256 * 1024 * 1024
 WRITERS = 2
+_ONE_EACH = "leave one row for each key, or use upsert(), which keeps the last"
 
 Twice = Literal["refuse", "last wins"]
 
@@ -115,7 +116,7 @@ def _unique(tables: list[pa.Table], names: list[str], twice: Twice) -> pa.Table:
     if not len(again):
         return table
     if twice == "refuse":
-        raise _given_twice(table.select(names), again)
+        raise given_twice(table.select(names), again, hint=_ONE_EACH)
     return table.take(pa.array(last_of_each(keys)))
 
 
@@ -130,16 +131,17 @@ def _between(
             if not len(rows):
                 continue
             if twice == "refuse":
-                raise _given_twice(key_rows[early], rows)
+                raise given_twice(key_rows[early], rows, hint=_ONE_EACH)
             fragment = fragments[early]
             gone = Deleted.from_numbers(rows, rows=fragment.rows)
             replaced[fragment.name] = replaced[fragment.name].union(gone) if fragment.name in replaced else gone
     return replaced
 
 
-def _given_twice(keys: pa.Table, rows: np.ndarray) -> DuplicateKeyError:
-    return DuplicateKeyError(
-        f"{len(rows)} rows have a key that comes twice in what was given: {show_keys(keys, rows)}",
-        hint="leave one row for each key, or use upsert(), which keeps the last",
-        keys=show_keys(keys, rows),
-    )
+def given_twice(keys: pa.Table, rows: np.ndarray, *, hint: str) -> DuplicateKeyError:
+    """The error for rows whose keys come twice. It tells no number: what comes behind them was not looked at."""
+    often = duplicates(key_array(keys.take(pa.array(rows)), keys.column_names))
+    rows = np.delete(rows, often)  # a key that comes three times is named once
+    told = show_keys(keys, rows[:SHOWN_MOST])
+    many = "keys come twice in what was given, such as" if len(rows) > 1 else "a key comes twice in what was given:"
+    return DuplicateKeyError(f"{many} {told}", hint=hint, keys=told)

@@ -295,6 +295,19 @@ def _objects(values: list[Any]) -> NDArray[Any]:
 
 def key_rows(schema: Schema, keys: object) -> pa.Table:
     """Whatever a user hands in as keys, as the key's columns; each key once, in the order it first comes."""
+    table = given_keys(schema, keys)
+    if table.num_rows < 2:
+        return table
+    again = duplicates(key_array(table, table.column_names))
+    if not len(again):
+        return table
+    keep = np.ones(table.num_rows, np.bool_)
+    keep[again] = False
+    return table.filter(pa.array(keep))
+
+
+def given_keys(schema: Schema, keys: object) -> pa.Table:
+    """The same with those that come again, too."""
     key = key_fields(schema)
     if not key:
         raise InvalidInputError(
@@ -305,15 +318,7 @@ def key_rows(schema: Schema, keys: object) -> pa.Table:
     names = [one.name for one in key]
     only = msgspec.structs.replace(schema, fields=tuple(msgspec.structs.replace(one, default=None) for one in key))
     found = list(batches(_as_columns(keys, names), only))
-    table = pa.concat_tables(found) if found else pa.table({one.name: [] for one in key})
-    if table.num_rows < 2:
-        return table
-    again = duplicates(key_array(table, names))
-    if not len(again):
-        return table
-    keep = np.ones(table.num_rows, np.bool_)
-    keep[again] = False
-    return table.filter(pa.array(keep))
+    return pa.concat_tables(found) if found else pa.table({one.name: [] for one in key})
 
 
 class OneKey(NamedTuple):

@@ -7,7 +7,7 @@ What must hold:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from siltstone.table.masking import no_columns
 from siltstone.table.schema import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from siltstone.env import Env
     from siltstone.format.table import Bounds, Field, Schema
@@ -45,12 +45,25 @@ def memory_fragment(rows: pa.Table, schema: Schema, env: Env) -> Fragment:
     )
 
 
+class Came(NamedTuple):
+    """How rows in memory came: some at a time, in order. Of each row, its place among all of those.
+
+    Chunks never change, and more may come behind them. What is made of them, and not of the rows that count now, is
+    ``kept`` for those who read them then.
+    """
+
+    chunks: tuple[pa.Table, ...]
+    places: np.ndarray
+    kept: dict[Hashable, object]
+
+
 class MemoryFile:
     """Rows of a table in memory, in the columns' present names and types. Safe to share between threads."""
 
     source = None  # there is no file
 
-    def __init__(self, fragment: Fragment, rows: pa.Table) -> None:
+    def __init__(self, fragment: Fragment, rows: pa.Table, came: Came | None = None) -> None:
+        self.came = came
         if fragment.rows != rows.num_rows:
             raise InternalError(f"a fragment of {fragment.rows} rows can't be {rows.num_rows} rows in memory")
         self.fragment = fragment

@@ -8,6 +8,7 @@ What must hold:
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,9 +16,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from siltstone.errors import ConflictError, DuplicateKeyError
+from siltstone.errors import ConflictError, DuplicateKeyError, TruncatedError
 from siltstone.table.evolve import takes
-from siltstone.table.keys import show_keys
+from siltstone.table.keys import SHOWN_MOST, show_keys
 from siltstone.table.lookup import candidates, match_keys
 from siltstone.table.near import near_fragments
 from siltstone.table.predicate import Predicate, parse_predicate
@@ -133,15 +134,22 @@ class Append(_Keyed):
         self.check(draft)
         if self.inserted.key_rows:
             draft.depends(rows=True)
-        for _, rows, number, which in self.matches(draft):
-            shown = show_keys(self.inserted.key_rows[number], which)
-            raise DuplicateKeyError(
-                f"{len(rows)} keys are in the table already, such as {shown}",
-                hint="use upsert() to replace rows",
-                keys=shown,
-            )
+        for number, found in itertools.groupby(self.matches(draft), key=lambda one: one[2]):
+            raise self._taken(number, np.sort(np.concatenate([which for _, _, _, which in found])))
         insert(draft, self.inserted)
         draft.count(inserted=self.inserted.rows)
+
+    def _taken(self, number: int, rows: np.ndarray) -> DuplicateKeyError:
+        """Some rows of one of my fragments are there; those of later ones were not looked for."""
+        keys = show_keys(self.inserted.key_rows[number], rows[:SHOWN_MOST])
+        count = f"{len(rows):,} key{' is' if len(rows) == 1 else 's are'}"
+        known = number == len(self.inserted.key_rows) - 1
+        these = ":" if known and len(rows) <= SHOWN_MOST else ", such as"
+        return DuplicateKeyError(
+            f"{'' if known else 'at least '}{count} in the table already{these} {keys}",
+            hint="use upsert() to replace rows",
+            keys=keys,
+        )
 
 
 class Upsert(_Keyed):
@@ -226,6 +234,17 @@ class Delete(Filtered):
         draft.count(deleted=sum(draft.delete(live, rows) for live, rows in list(self.chosen(draft))))
 
 
+def check_kept(state: State, version: int) -> None:
+    """Raise TruncatedError where a version was collected, or may be at any time."""
+    if not state.keeps(version):
+        raise TruncatedError(
+            f"version {version} was collected: those below {state.floor} are gone, but for tagged ones and checkpoints",
+            hint="history() lists the versions that are left",
+            version=version,
+            floor=state.floor,
+        )
+
+
 class Columns(Work):
     """Columns are added, dropped, renamed or widened."""
 
@@ -249,7 +268,11 @@ class Tags(Work):
         self._tags = tags
 
     def run(self, draft: Draft) -> None:
-        """Sets them."""
+        """Sets them; a version that was collected can't be named."""
+        draft.depends(kept=True)
+        for version in self._tags.values():
+            if version is not None:
+                check_kept(draft.state, version)
         draft.set_labels(tags=self._tags)
 
 
@@ -276,8 +299,9 @@ class Restore(Work):
 
     def run(self, draft: Draft) -> None:
         """Names the fragments of then; nothing is copied."""
+        check_kept(draft.state, self._target.version)
         draft.revives = True
-        draft.depends(whole=True, columns=True)
+        draft.depends(whole=True, columns=True, kept=True)
         wanted = {live.fragment.name: live for live in self._target.fragments}
         here = {live.fragment.name: live for live in draft.state.fragments}
         draft.count(deleted=draft.state.fragments.rows, inserted=self._target.fragments.rows)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from siltstone.errors import CorruptionError
 from siltstone.format import thrift
 from siltstone.format.parquet import DICTIONARY_ENCODINGS, MAGIC, Range
+from siltstone.format.records import too_large
 from siltstone.format.seal import check_page
 from siltstone.format.thrift import I32, LIST, STRUCT, list_head, zigzag
 
@@ -189,6 +190,8 @@ def read(parts: Sequence[bytes], *, rows: int, name: str, threads: bool, checksu
             source, pre_buffer=False, page_checksum_verification=checksums, arrow_extensions_enabled=False
         )
         table = file.read(use_threads=threads)
+    except MemoryError as error:
+        raise too_large(name) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         reason = ascii(str(error).partition("\n")[0][:200])[1:-1]
         raise _corrupt(name, f"its pages can't be decoded: {reason}") from error

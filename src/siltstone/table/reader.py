@@ -8,6 +8,8 @@ What must hold:
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from siltstone.format.seal import Part
 from siltstone.table import pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from siltstone.format.parquet import Range
     from siltstone.table.columns import Plan
@@ -153,6 +155,91 @@ class Reader:
         }
         rows = sum(len(one) for _, one in wanted)
         return plan.gather(columns, rows)
+
+    def take_few(self, plan: Plan, rows: Sequence[int]) -> pa.Table | None:
+        """As ``take``, for a few rows anywhere: their pages are kept, each by itself, for who comes back to one.
+
+        None where a column has no pages that are known by their rows.
+        """
+        leaves = {number: node for number, node in enumerate(plan.nodes) if node is not None}
+        if not all(node.flat for node in leaves.values()):
+            return None
+        starts: list[int] = self._starts.tolist()
+        where = [(group := bisect_right(starts, row) - 1, row - starts[group]) for row in rows]
+        groups = sorted({group for group, _ in where})
+        self._indexes.load(groups, [node.leaf for node in leaves.values()])
+        columns: dict[int, list[tuple[int, int, int]]] = {}  # (group, page, row of it) of each row, by column
+        for number, node in leaves.items():
+            firsts = {}
+            for group in groups:
+                layout = self.layout(group, node.leaf)
+                if layout is None:
+                    return None
+                firsts[group] = layout.firsts
+            columns[number] = [
+                (group, page := bisect_right(firsts[group], row) - 1, row - firsts[group][page]) for group, row in where
+            ]
+        kept = self._kept_pages(plan, columns)
+        found = {
+            number: pa.chunked_array(
+                [pa.concat_arrays([kept[number, group, page].slice(row, 1) for group, page, row in at])]
+            )
+            for number, at in columns.items()
+        }
+        return plan.gather(found, len(where))
+
+    def _kept_pages(
+        self, plan: Plan, columns: Mapping[int, Sequence[tuple[int, int, int]]]
+    ) -> dict[tuple[int, int, int], pa.Array]:
+        """Pages by column, row group and number; those that are not kept are read with one request, and kept."""
+        plans = {number: self._indexes.plan((plan.fields[number],)) for number in columns}
+        found: dict[tuple[int, int, int], pa.Array] = {}
+        lacking: dict[tuple[tuple[int, int], ...], list[int]] = {}  # columns, by the pages that they lack
+        for number, at in columns.items():
+            missing = set()
+            for group, page, _ in at:
+                table = self._cache.get((plans[number], group, page))
+                if table is None:
+                    missing.add((group, page))
+                else:
+                    found[number, group, page] = table.column(0).chunk(0)
+            if missing:
+                lacking.setdefault(tuple(sorted(missing)), []).append(number)
+        wanted = [(pages_, same) for pages_, numbers in lacking.items() for same in self._alike(plan, pages_, numbers)]
+        reads = [
+            (self._indexes.plan([plan.fields[number] for number in same]), self._picks(plan, pages_, same[0]))
+            for pages_, same in wanted
+        ]
+        for (pages_, same), (_, picks), table in zip(wanted, reads, self._read_each(reads), strict=True):
+            start = 0
+            for (group, page), count in zip(pages_, [one for pick in picks for one in pick.counts], strict=True):
+                rows = pa.array(np.arange(start, start + count))
+                start += count
+                for place, number in enumerate(same):
+                    page_rows = plans[number].join([table.column(place).take(rows).combine_chunks()], count)
+                    self._cache.put((plans[number], group, page), page_rows)
+                    found[number, group, page] = page_rows.column(0).chunk(0)
+        return found
+
+    def _alike(self, plan: Plan, pages_: Sequence[tuple[int, int]], numbers: Sequence[int]) -> Iterable[list[int]]:
+        """Columns whose pages hold the same rows."""
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for number in numbers:
+            node = plan.nodes[number]
+            key = tuple(id(self.layout(group, node.leaf)) if node is not None else 0 for group, _ in pages_)
+            alike.setdefault(key, []).append(number)
+        return alike.values()
+
+    def _picks(self, plan: Plan, pages_: Sequence[tuple[int, int]], number: int) -> list[Pick]:
+        node = plan.nodes[number]
+        picks: list[Pick] = []
+        for group, some in groupby(pages_, lambda one: one[0]):
+            layout = None if node is None else self.layout(group, node.leaf)
+            if layout is not None:
+                chosen, first = [page for _, page in some], self._groups[group].start
+                starts = [first + layout.firsts[page] for page in chosen]
+                picks.append(Pick(group, chosen, starts, [layout.counts[page] for page in chosen]))
+        return picks
 
     def _choose(self, group: int, rows: np.ndarray, layout: Layout | None) -> tuple[Pick, np.ndarray]:
         """The pages that hold some rows of a row group, and where among their rows these are."""

@@ -318,9 +318,10 @@ def _sliceable(values: Any, name: object, where: str) -> Any:
         return values
     if hasattr(values, "__arrow_c_stream__"):
         return _imported(pa.chunked_array, values, where)
+    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
     raise SchemaMismatchError(
         f"{where}column {shown(str(name))} is of the type {shown(type(values).__name__)}, not a list of values",
-        hint=_ACCEPTED,
+        hint=f"one row? put it in a list; else {_ACCEPTED}" if is_one else _ACCEPTED,
         column=name,
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from siltstone.errors import InvalidInputError
+from siltstone.errors import InvalidInputError, MissingObjectError
 from siltstone.table.output import BATCH_ROWS, BATCH_ROWS_LEAST, Output, in_batches
 from siltstone.table.predicate import parse_predicate
 from siltstone.table.reading import Reading, chosen_schema, pieces
@@ -23,9 +23,10 @@ from siltstone.table.schema import arrow_schema, field_named, first_names
 from siltstone.table.stream import BYTES_IN_FLIGHT, in_order, pace_for
 from siltstone.table.tasks import CountTask, RowsTask, tasks
 from siltstone.table.types import shown
+from siltstone.telemetry import metrics, seams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -45,6 +46,10 @@ class _Plan(NamedTuple):
     lives: Sequence[Live]
     skip: int
     wanted: int | None
+
+
+def _about(scan: Scan, *_: object, **__: object) -> Mapping[str, str]:
+    return {"table": scan._tools.store.uri}  # noqa: SLF001 - the same module's
 
 
 class Scan(Output):
@@ -89,6 +94,7 @@ class Scan(Output):
         """
         return self._batches(BYTES_IN_FLIGHT)
 
+    @seams.traced("siltstone.scan", about=_about, seconds=metrics.SCAN_SECONDS, expects=(MissingObjectError,))
     def to_arrow(self) -> pa.Table:
         """All rows in memory."""
         # All of it is kept anyway, so there is no point in waiting for what was given out.
@@ -132,6 +138,7 @@ class Scan(Output):
 
     # -- behind it ---------------------------------------------------------------------------------
 
+    @seams.traced("siltstone.scan.plan", about=_about, expects=(MissingObjectError,))
     def _plan(self, fields: tuple[Field, ...], *, whole: bool = False) -> _Plan:
         """Which fragments are read, and of their rows, how many are skipped and how many are wanted at most."""
         reading = Reading(self._tools, self._state.schema, fields, self._predicate, whole=whole)

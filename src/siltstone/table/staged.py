@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from siltstone.env import REAL
 from siltstone.errors import DuplicateKeyError, InternalError
-from siltstone.table.inserts import Inserted, Twice, write_rows
-from siltstone.table.keys import duplicates, key_array, show_keys
+from siltstone.table.inserts import Inserted, Twice, given_twice, write_rows
+from siltstone.table.keys import duplicates, key_array
 from siltstone.table.lookup import match_keys
 from siltstone.table.predicate import parse_predicate
 from siltstone.table.row_set import RowSet, row_set
@@ -73,7 +73,11 @@ class Staged:
 
 def stage_rows(site: Site, data: object, *, twice: Twice) -> Staged:
     """Write rows as fragments."""
-    inserted = write_rows(site.tools(), site.schema, data, base=site.base, twice=twice)
+    try:
+        inserted = write_rows(site.tools(), site.schema, data, base=site.base, twice=twice)
+    except DuplicateKeyError as error:  # here upsert() refuses them too
+        names = [one.name for one in key_fields(site.schema)]
+        raise DuplicateKeyError(error.message, hint=_one_each(names), **error.facts) from None
     return Staged(inserted.fragments, inserted.replaced)
 
 
@@ -151,12 +155,14 @@ def _check_apart(keys: Sequence[pa.Table]) -> None:
     table = pa.concat_tables(keys)
     again = duplicates(key_array(table, table.column_names))
     if len(again):
-        shown = show_keys(table, again)
-        raise DuplicateKeyError(
-            f"{len(again)} rows have a key that comes twice in what was given: {shown}",
-            hint="leave one row for each key, for example with dropDuplicates",
-            keys=shown,
-        )
+        raise given_twice(table, again, hint=_one_each(table.column_names))
+
+
+def _one_each(names: Sequence[str]) -> str:
+    listed = ", ".join(f'"{ascii(name)[1:-1]}"' for name in names)
+    return (
+        f"leave one row for each key: dropDuplicates([{listed}]) keeps any, row_number() over a window the one you say"
+    )
 
 
 # -- rows of the table that are concerned ----------------------------------------------------------

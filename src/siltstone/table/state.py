@@ -26,7 +26,8 @@ from siltstone.table.schema import check_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from siltstone.format.table import Cursor, Sharding, Vector
+    from siltstone.format.table import Checkpoint, CloneOf, Cursor, Origin, Sharding, Vector, WalStore
+    from siltstone.format.text import TextIndex
 
 EMPTY = Schema(fields=(), next_id=1)
 RECENT_MAX = 64
@@ -72,6 +73,14 @@ class State:
     batches: Mapping[str, int] = field(default_factory=dict)  # the last batch by stream
     shards: Mapping[str, Cursor] = field(default_factory=dict)  # what lies before is in this version
     sharding: Sharding | None = None  # how keys are spread over shards; None: they are not
+    floor: int = 0  # versions below it are gone, but for those that are kept
+    checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
+    origins: Mapping[str, Origin] = field(default_factory=dict)  # tables whose objects this one names, by number
+    clone: CloneOf | None = None  # what it was cloned from
+    wal: WalStore | None = None  # where the WALs of its shards are, if not in its own store
+    indexes: Mapping[str, TextIndex] = field(default_factory=dict)  # by name
+    dropped: bool = False
+    born: int = 0  # no version before it is of this table: another one was dropped here
     versions: pa.Table = field(default_factory=VERSION_COLUMNS.empty_table)  # of rollups; one row each from 0 on
     recent: tuple[Step, ...] = ()  # the steps behind those
 
@@ -85,6 +94,20 @@ class State:
         """Whether the table was created."""
         return bool(self.schema.fields)
 
+    @property
+    def kept(self) -> frozenset[int]:
+        """Versions that tags and checkpoints keep."""
+        return frozenset((*self.tags.values(), *(one.version for one in self.checkpoints.values())))
+
+    @property
+    def oldest(self) -> int:
+        """No version before it can be counted on, nor come to be."""
+        return min((self.floor, *self.kept))
+
+    def keeps(self, version: int) -> bool:
+        """Whether a version can be counted on."""
+        return version >= self.floor or version in self.kept
+
     def step(self, step: Step) -> State:
         """The state after an entry of the log."""
         if step.position != self.mark.position:
@@ -97,8 +120,10 @@ class State:
         name = f"version {version}"
         if change.schema is not None:
             check_schema(change.schema, name=name)
-        elif not self.exists:
+        elif not (self.exists or change.clone or change.dropped):
             raise CorruptionError(f"{name} comes before the table was created")
+        if change.dropped:
+            return self._emptied(version)
         schema = change.schema or self.schema
         return replace(
             self,
@@ -109,7 +134,47 @@ class State:
             once={**self.once, **dict.fromkeys(change.once, version)} if change.once else self.once,
             batches={**self.batches, **change.batches} if change.batches else self.batches,
             shards=_moved(self.shards, change.shards, name=name),
-            sharding=_spread(self.sharding, change.sharding, schema, name=name),
+            sharding=self._spread(change.sharding, schema, name=name),
+            floor=self._raised(change.floor, version),
+            checkpoints=_updated(self.checkpoints, change.checkpoints),
+            origins=_updated(self.origins, change.origins),
+            clone=change.clone or self.clone,
+            wal=change.wal or self.wal,
+            indexes=_indexed(_updated(self.indexes, change.indexes), schema),
+            dropped=False,
+        )
+
+    def _spread(self, sharding: Sharding | None, schema: Schema, *, name: str) -> Sharding | None:
+        if sharding is None and self.dropped:  # what was kept of the one before is how its shards were called
+            return None
+        return _spread(self.sharding, sharding, schema, name=name)
+
+    def _raised(self, floor: int | None, version: int) -> int:
+        if floor is None:
+            return self.floor
+        if not self.floor <= floor <= version:
+            raise CorruptionError(f"version {version} moves the floor of versions from {self.floor} to {floor}")
+        return floor
+
+    def _emptied(self, version: int) -> State:
+        """What is left of a table that is dropped: nothing that can be read, and shards that can't come again."""
+        return replace(
+            self,
+            schema=EMPTY,
+            fragments=Fragments(),
+            tags={},
+            settings={},
+            once={},
+            batches={},
+            shards={},
+            floor=version + 1,
+            checkpoints={},
+            origins={},
+            clone=None,
+            wal=None,
+            indexes={},
+            dropped=True,
+            born=version,
         )
 
     def recorded(self, step: Step) -> State:
@@ -137,14 +202,21 @@ class State:
             raise CorruptionError(f"{name} names a fragment twice", object=name)
         change = Change(
             operation="transaction",
+            dropped=summary.dropped,
             remove=summary.remove,
             mask=summary.mask,
             unmask=summary.unmask,
-            schema=summary.schema,
+            schema=summary.schema if summary.schema.fields else None,
             tags=summary.tags,
             settings=summary.settings,
             batches=summary.batches,
             sharding=summary.sharding,
+            floor=max(summary.floor, self.floor),
+            checkpoints=summary.checkpoints,
+            origins=summary.origins,
+            clone=summary.clone,
+            wal=summary.wal,
+            indexes=summary.indexes,
         )
         after = self.apply(change, version=header.position - 1)
         versions = [self.all_versions(), rollup.versions.select(VERSION_COLUMNS.names)]
@@ -158,6 +230,9 @@ class State:
             shards=_moved(self.shards, summary.shards, name=name, anew=True),
             versions=pa.concat_tables(versions).combine_chunks(),
             recent=(),
+            sharding=summary.sharding or self.sharding,
+            floor=max(summary.floor, self.floor),
+            born=summary.born,
         )
 
     def rollup(self, since: State, *, log: str) -> bytes:
@@ -196,6 +271,14 @@ def _updated(old: Mapping[str, T], news: Mapping[str, T | None]) -> Mapping[str,
     if not news:
         return old
     return {key: value for key, value in {**old, **news}.items() if value is not None}
+
+
+def _indexed(indexes: Mapping[str, TextIndex], schema: Schema) -> Mapping[str, TextIndex]:
+    """Indexes whose columns are there: one goes with its column."""
+    if not indexes:
+        return indexes
+    fields = {one.id for one in schema.fields}
+    return {name: index for name, index in indexes.items() if index.field in fields}
 
 
 def differences(old: Mapping[str, T], new: Mapping[str, T]) -> dict[str, T | None]:
@@ -265,6 +348,14 @@ def _difference(old: State, new: State) -> tuple[Summary, pa.Table]:
         batches={name: last for name, last in new.batches.items() if old.batches.get(name) != last},
         shards=differences(old.shards, new.shards),
         sharding=new.sharding if new.sharding != old.sharding else None,
+        floor=new.floor,
+        checkpoints=differences(old.checkpoints, new.checkpoints),
+        origins=differences(old.origins, new.origins),
+        clone=new.clone,
+        wal=new.wal,
+        indexes=differences(old.indexes, new.indexes),
+        dropped=new.dropped,
+        born=new.born,
     )
     return summary, after.filter(pc.invert(stayed))
 

@@ -15,6 +15,7 @@ from siltstone.table import arguments, evolve
 from siltstone.table.inserts import write_rows
 from siltstone.table.operations import Append, Columns, Delete, Overwrite, Settings, Upsert
 from siltstone.table.update import Update
+from siltstone.telemetry.seams import traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from siltstone.format.table import Schema
     from siltstone.table.inserts import Inserted, Twice
+    from siltstone.table.once import Once
     from siltstone.table.operations import Work
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
@@ -32,14 +34,18 @@ if TYPE_CHECKING:
 class Operations(ABC):
     """What can be done to the rows, columns and settings of a table."""
 
+    @traced("siltstone.append")
     def append(self, data: object) -> Version | None:
         """Add rows; in a keyed table none of their keys may be there.
 
         ``data`` is an Arrow table, batch or reader, a pandas or polars frame, a list of dicts, or an iterable of
         such. Raises SchemaMismatchError, DuplicateKeyError.
         """
-        return self._run(lambda: Append(self._written(data, twice="refuse"), columns_from=self._ids), data=data)
+        return self._run(
+            lambda: Append(self._written(data, twice="refuse"), columns_from=self._ids), data=data, kind="append"
+        )
 
+    @traced("siltstone.upsert")
     def upsert(self, data: object) -> Version | None:
         """Add rows, in the place of those with the same keys; of rows given twice the last one counts."""
 
@@ -48,16 +54,21 @@ class Operations(ABC):
                 raise InvalidInputError("upsert needs a key, and this table has none", hint="create it with key=")
             return Upsert(self._written(data, twice="last wins"), columns_from=self._ids)
 
-        return self._run(make, data=data)
+        return self._run(make, data=data, kind="upsert")
 
+    @traced("siltstone.overwrite")
     def overwrite(self, data: object) -> Version | None:
         """Add rows in the place of all that are there."""
-        return self._run(lambda: Overwrite(self._written(data, twice="refuse"), columns_from=self._ids), data=data)
+        return self._run(
+            lambda: Overwrite(self._written(data, twice="refuse"), columns_from=self._ids), data=data, kind="overwrite"
+        )
 
+    @traced("siltstone.delete")
     def delete(self, where: str | None) -> Version | None:
         """Delete the rows that match a SQL condition; None deletes all."""
-        return self._run(lambda: Delete(arguments.check_where(where), self._schema))
+        return self._run(lambda: Delete(arguments.check_where(where), self._schema), kind="delete")
 
+    @traced("siltstone.update")
     def update(self, values: Mapping[str, str], where: str | None = None) -> Version | None:
         """Give columns new values (SQL expressions) in the rows that match a condition."""
 
@@ -65,7 +76,7 @@ class Operations(ABC):
             checked = arguments.check_values(values)
             return Update(checked, arguments.check_where(where), self._schema, base=self._begun.version)
 
-        return self._run(make)
+        return self._run(make, kind="update")
 
     def add_column(
         self, column: pa.Field | str, kind: pa.DataType | None = None, *, default: object = None
@@ -118,26 +129,29 @@ class Operations(ABC):
         """The columns that the next operation sees."""
 
     @abstractmethod
-    def _run(self, make: Callable[[], Work], *, data: object = ()) -> Version | None:
-        """Make an operation and do it, or note it; ``data`` is what making it reads."""
+    def _run(self, make: Callable[[], Work], *, data: object = (), kind: str = "") -> Version | None:
+        """Make an operation and do it, or note it; ``data`` is what making it reads, ``kind`` that of one on rows."""
 
 
 class Transaction(Operations):
     """Operations that become one version together, or nothing. Ends with its ``with`` block."""
 
-    def __init__(self, tools: Tools, state: State, end: Callable[[Sequence[Work]], Version], *, applied: bool) -> None:
+    def __init__(self, tools: Tools, state: State, end: Callable[[Sequence[Work]], Version], *, once: Once) -> None:
         self._own_tools = tools
         self._state = state
         self._columns = state.schema
         self._end = end
-        self._applied = applied  # its ``once`` was there when it began: nothing is to be done
+        self._once = once
+        self._applied = once.applied(state) is not None  # when it began: nothing is to be done
         self._works: list[Work] = []
+        self._kinds: set[str] = set()
         self._open = True
         self.result: Version | None = None  # what it became
 
-    def _run(self, make: Callable[[], Work], *, data: object = ()) -> None:
+    def _run(self, make: Callable[[], Work], *, data: object = (), kind: str = "") -> None:
         del data
         self._check_open()
+        self._kinds.add(kind)
         if not self._applied:
             self._works.append(make())
 
@@ -161,6 +175,8 @@ class Transaction(Operations):
         """Make the version now; the ``with`` block does it at its end."""
         self._check_open()
         self._open = False
+        if self._applied:  # operations were not made: what they are is all that is known of them
+            self._once.applied_as(self._state, self._kinds.pop() if len(self._kinds) == 1 else "")
         self.result = self._end(self._works)
         return self.result
 

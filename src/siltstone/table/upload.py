@@ -16,6 +16,7 @@ from siltstone.errors import (
     UnavailableError,
 )
 from siltstone.format.frame import digest
+from siltstone.store.base import OBJECT_BYTES_MAX
 
 if TYPE_CHECKING:
     from siltstone.env import Env
@@ -35,7 +36,7 @@ def upload(store: Store, key: str, data: bytes, *, sha256: str, env: Env) -> Non
             store.create(key, data)
         except AlreadyExistsError as error:
             doubt = doubt or error
-            if _is_there(store, key, sha256):
+            if _is_there(store, key, sha256, len(data)):
                 return
         except StoreFullError:
             raise
@@ -50,10 +51,10 @@ def upload(store: Store, key: str, data: bytes, *, sha256: str, env: Env) -> Non
     ) from doubt
 
 
-def _is_there(store: Store, key: str, sha256: str) -> bool:
+def _is_there(store: Store, key: str, sha256: str, size: int) -> bool:
     """Whether our bytes are there; a refusal with nothing there, or no answer, is worth another try."""
     try:
-        found = store.get(key)
+        found = store.get(key, limit=max(size, OBJECT_BYTES_MAX))
     except (NotFoundError, UnavailableError):
         return False
     if digest(found) != sha256:

@@ -135,7 +135,7 @@ def write_vectors(store: Store, deleted: Mapping[str, Deleted], *, base: int, en
     waiting: list[tuple[str, Deleted, bytes]] = []
     size = 0
     for fragment, one in deleted.items():
-        data = encode_vector(VectorHeader(fragment=fragment, rows=one.rows, deleted=one.count), one.bits())
+        data = encode_vector(VectorHeader(fragment=paths.bare(fragment), rows=one.rows, deleted=one.count), one.bits())
         if waiting and size + len(data) > OBJECT_BYTES:
             written |= _write_object(store, waiting, base=base, env=env)
             waiting, size = [], 0
@@ -225,7 +225,7 @@ class Vectors:
                 raise CorruptionError(
                     f"{key} ends after {len(data)} of the {vector.length} bytes from {vector.offset} on", object=key
                 )
-            expected = VectorHeader(fragment=fragment.name, rows=fragment.rows, deleted=vector.rows)
+            expected = VectorHeader(fragment=paths.bare(fragment.name), rows=fragment.rows, deleted=vector.rows)
             one = Deleted.from_bits(decode_vector(data, expected=expected, name=key), rows=fragment.rows)
             found[fragment.name] = one
             self._keep(vector, fragment, one)

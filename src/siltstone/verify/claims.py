@@ -37,19 +37,19 @@ def check_commit_store(log: Log, findings: Findings) -> None:
         _compare_claims(registry, log, findings)
     except WrongCommitStoreError:
         findings.notes.append(
-            f"not compared with its commit store ({identity.commits} at {identity.commits_uri}): none was given"
+            f"not compared with its commit store ({identity.commits} at {identity.commits_uri}): that one was not given"
         )
     except SiltstoneError as error:
         findings.problems.append(Problem("commit-store", f"can't be compared with the log: {error.message}"))
 
 
 def _compare_claims(registry: Registry, log: Log, findings: Findings) -> None:
-    newest = registry.newest(log.identity.log)
+    newest = registry.newest(log.scope)
     if newest is not None and newest.position >= findings.tip:
         _check_undelivered(log, findings, newest)
     unknown = []
     for position, entry in sorted(findings.chain.items()):
-        claim = registry.lookup(log.identity.log, position)
+        claim = registry.lookup(log.scope, position)
         if claim is None:
             unknown.append(position)
         elif contradicts(claim, entry):

@@ -17,6 +17,7 @@ from siltstone.errors import CorruptionError, NotFoundError, SiltstoneError, Spl
 from siltstone.log.open import open_log
 from siltstone.store.connect import open_store
 from siltstone.verify.claims import check_commit_store
+from siltstone.verify.deciding import UNREADABLE, decided_by
 from siltstone.verify.findings import Findings, judge
 from siltstone.verify.report import Fault, LogReport, Problem
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 PROGRESS_EVERY = 1000
 GAP_ENTRIES_MAX = 100  # positions of one gap that are named one by one
-UNREADABLE = (CorruptionError, UnsupportedFormatError, SplitHistoryError)
 
 
 def verify(
@@ -54,9 +54,11 @@ def verify(
     store = open_store(uri, storage_options)
     reports = []
     with opened_registry(commits) as registry:
-        for root in find_logs(store):
+        roots = list(find_logs(store))
+        mine = decided_by(store, roots, registry)
+        for root in roots:
             try:
-                log = open_log(store, root=root, commits=registry_for(store, root, registry), probe=False, env=env)
+                log = open_log(store, root=root, commits=registry if root in mine else None, probe=False, env=env)
                 findings = walk(log, progress=progress)
             except UNREADABLE as error:
                 reports.append(unreadable(store, root, error))
@@ -89,14 +91,6 @@ def find_logs(store: Store) -> Iterator[str]:
         if root is not None and root not in seen:
             seen.add(root)
             yield root
-
-
-def registry_for(store: Store, root: str, registry: Registry | None) -> Registry | None:
-    """The given registry for logs that are decided by one; None for those the object store decides."""
-    if registry is None:
-        return None
-    with open_log(store, root=root, probe=False) as log:
-        return registry if log.identity.commits else None
 
 
 def walk(log: Log, *, progress: Progress | None = None) -> Findings:

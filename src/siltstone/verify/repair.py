@@ -10,6 +10,7 @@ What must hold:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from siltstone import paths
@@ -21,10 +22,11 @@ from siltstone.errors import ConflictError, NotFoundError, SiltstoneError, Unava
 from siltstone.format.frame import digest
 from siltstone.format.records import Header, encode_entry
 from siltstone.format.table import is_body
-from siltstone.log.open import identity_place, open_log, read_identity
+from siltstone.log.open import NoRegistry, identity_place, open_log, read_identity
 from siltstone.store.connect import open_store
 from siltstone.verify.claims import contradicts, has_staged
-from siltstone.verify.inspect import UNREADABLE, find_logs, opened_registry, registry_for, report, unreadable, walk
+from siltstone.verify.deciding import UNREADABLE, adopted_by, check_adopting, decided_by
+from siltstone.verify.inspect import find_logs, opened_registry, report, unreadable, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,27 +48,39 @@ def repair(
     commits: str | Registry | None = None,
     dry_run: bool = False,
     adopt: bool = False,
+    moved: bool = False,
     storage_options: Mapping[str, str] | None = None,
     env: Env = REAL,
 ) -> list[LogReport]:
     """Mend every log below a URI as far as it can be; the reports say what was done and what is left.
 
     ``adopt`` lets a commit store that was emptied take its former place: its identity becomes the one that
-    the log remembers, and its rows are put back from the published entries. Run it when no writer is running.
-    Raises NotFoundError where there is no log, WrongCommitStoreError where one is needed and none was given.
+    the log remembers, and its rows are put back from the published entries. Run it when no writer is running. It must
+    be where the log remembers it to be, unless ``moved`` says that it is at another URI now. Logs that another commit
+    store than ``commits`` decides are left as they are.
+    Raises NotFoundError where there is no log, WrongCommitStoreError where one is needed and none or another was given.
     """
+    check_adopting(given=commits is not None, adopt=adopt, moved=moved)
     store = open_store(uri, storage_options)
     reports = []
     with opened_registry(commits) as registry:
-        for root in list(find_logs(store)):
+        roots = list(find_logs(store))
+        if adopt and registry is not None:
+            mine = adopted_by(store, roots, registry, moved=moved)
+        else:
+            mine = decided_by(store, roots, registry)
+        for root in roots:
+            given = registry if root in mine else None
             try:
-                mine = registry_for(store, root, registry)
-                log = open_log(store, root=root, commits=mine, probe=False, env=env, writer="repair")
+                log = open_log(store, root=root, commits=given, probe=False, env=env, writer="repair")
                 findings = walk(log)
             except UNREADABLE as error:
                 reports.append(unreadable(store, root, error))
                 continue
-            if dry_run or not findings.problems:
+            if dry_run and adopt:
+                _foretell(log, findings)
+            others = registry is not None and given is None and log.identity.commits
+            if dry_run or others or not findings.problems:
                 reports.append(report(log, findings))
             else:
                 reports.append(_repair_log(log, findings, env, adopt=adopt))
@@ -75,8 +89,20 @@ def repair(
     return reports
 
 
+def _foretell(log: Log, findings: Findings) -> None:
+    """Of a commit store that would be adopted, say that instead of what is wrong with it now."""
+    if not isinstance(log.commits, External) or isinstance(log.commits.registry, NoRegistry):
+        return
+    registry, former = log.commits.registry, log.identity.commits_identity
+    for number, problem in enumerate(findings.problems):
+        if problem.fault == "commit-store" and problem.position is None and registry.identity() != former:
+            detail = f"{registry.uri} would be given its former identity {former}, and its rows from what is published"
+            findings.problems[number] = replace(problem, detail=detail, repairable=True)
+
+
 def _repair_log(log: Log, findings: Findings, env: Env, *, adopt: bool) -> LogReport:
     done: list[str] = []
+    closed: list[str] = []
     registry = log.commits.registry if isinstance(log.commits, External) else None
     if registry is not None and registry.identity() != log.identity.commits_identity:
         if not adopt:
@@ -90,10 +116,10 @@ def _repair_log(log: Log, findings: Findings, env: Env, *, adopt: bool) -> LogRe
     if registry is not None:
         done += _restore_claims(log, findings, registry)
         done += _step_past(log, findings, registry)
-        done += _close_claimed(log, walk(log), registry)
+        done += _close_claimed(log, walk(log), registry, closed)
     done += _append_lost(log, findings, env)
     done += _settle_tip(log, env)
-    return report(log, walk(log), tuple(done))
+    return replace(report(log, walk(log), (*done, *closed)), given_up=len(closed))
 
 
 # -- places ----------------------------------------------------------------------------------------
@@ -118,7 +144,7 @@ def _settle_splits(log: Log, findings: Findings, registry: Registry | None) -> l
 def _keeper(log: Log, findings: Findings, entries: dict[str, Entry], registry: Registry | None) -> str:
     """The entry that its successor names; else the one the commit store names; else the first by name."""
     position = next(iter(entries.values())).position
-    claim = registry.lookup(log.identity.log, position) if registry is not None else None
+    claim = registry.lookup(log.scope, position) if registry is not None else None
     for want in (findings.wanted.get(position), claim.digest if claim else None):
         for key, entry in entries.items():
             if want == entry.digest:
@@ -151,11 +177,11 @@ def _restore_claims(log: Log, findings: Findings, registry: Registry) -> list[st
         place = identity_place(log.store, log.root)
         registry.restore(Claim(place.scope, 0, digest(found.data), "", ""))
     if findings.start.position:
-        registry.truncate(log.identity.log, below=findings.start.position, digest=findings.start.digest)
+        registry.truncate(log.scope, below=findings.start.position, digest=findings.start.digest)
     restored = 0
     for position, entry in sorted(findings.chain.items()):
-        if registry.lookup(log.identity.log, position) is None:
-            registry.restore(Claim(log.identity.log, position, entry.digest, entry.prev, ""))
+        if registry.lookup(log.scope, position) is None:
+            registry.restore(Claim(log.scope, position, entry.digest, entry.prev, ""))
             restored += 1
     return [f"put {restored} rows back into {registry.uri}"] if restored else []
 
@@ -166,24 +192,28 @@ def _step_past(log: Log, findings: Findings, registry: Registry) -> list[str]:
     Rows can't be changed, and the next claim would be refused for what the newest one says.
     """
     last = findings.chain.get(findings.tip - 1)
-    newest = registry.newest(log.identity.log)
+    newest = registry.newest(log.scope)
     if last is None or newest is None or newest.position != last.position or not contradicts(newest, last):
         return []
     data = abort_entry(log.place(last.end), newest)
-    registry.restore(Claim(log.identity.log, last.end.position, digest(data), last.digest, ""))
+    registry.restore(Claim(log.scope, last.end.position, digest(data), last.digest, ""))
     _publish_abort(log, last.end, data)
     return [f"entry {last.end.position}: an abort entry, so that {registry.uri} goes on behind what is published"]
 
 
-def _close_claimed(log: Log, findings: Findings, registry: Registry) -> list[str]:
-    """Publish what was decided and not published; close places whose staged bytes are gone with abort entries."""
+def _close_claimed(log: Log, findings: Findings, registry: Registry, closed: list[str]) -> list[str]:
+    """Publish what was decided and not published; close places whose staged bytes are gone with abort entries.
+
+    Those go to ``closed``: whoever claimed such a place may have published it, and been acknowledged, before someone
+    else deleted the entry.
+    """
     done: list[str] = []
     if any(problem.fault in {"missing", "corrupt", "split"} for problem in findings.problems):
         return done  # what is decided behind a hole can't be told from what was lost with it
     last = findings.chain.get(findings.tip - 1)
     mark = findings.start if last is None else last.end
     for _ in range(CLAIMS_CLOSED_MAX):
-        claim = registry.lookup(log.identity.log, mark.position)
+        claim = registry.lookup(log.scope, mark.position)
         if claim is None:
             break
         place = log.place(mark)
@@ -192,7 +222,7 @@ def _close_claimed(log: Log, findings: Findings, registry: Registry) -> list[str
             done.append(f"entry {mark.position}: published")
         else:
             data = _publish_abort(log, mark, abort_entry(place, claim))
-            done.append(f"entry {mark.position}: closed with an abort entry, the bytes that were decided are gone")
+            closed.append(f"entry {mark.position}: closed with an abort entry, the bytes that were decided are gone")
         if data is None:
             break
         mark = log.read(data, mark.position).end

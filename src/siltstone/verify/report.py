@@ -49,6 +49,7 @@ class LogReport:
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     repaired: tuple[str, ...] = field(default=())
+    given_up: int = 0  # places that were closed: what was decided there is gone, and may have been acknowledged
 
     @property
     def ok(self) -> bool:

@@ -47,6 +47,8 @@ class Faults:
     window_ms: float = 2.0
     # Honest for so many conditional puts; then as `lie` says, or "always" where it says "never".
     lie_after: int = 0
+    # Conditional puts are answered with this status, as by services that know no conditions: 501, or 400.
+    refuse_conditions: int = 0
     # Every n-th effect on a key with this substring has no answer, or this status for an answer.
     lose_answer_every: int = 0
     lose_answer_match: str = ""
@@ -81,6 +83,8 @@ class Faults:
             raise InvalidInputError(f"deny takes {', '.join(get_args(Right))}, not {sorted(unknown)}")
         _check_status("fail_status", self.fail_status, lowest=400)
         _check_status("full_status", self.full_status, lowest=400)
+        if self.refuse_conditions:
+            _check_status("refuse_conditions", self.refuse_conditions, lowest=400)
         if self.status_after_effect:
             _check_status("status_after_effect", self.status_after_effect, lowest=500)
             if not (self.lose_answer_every or self.lose_answer_match):
@@ -150,6 +154,8 @@ class FaultPlan:
             if self._requests % every == 0 and self._failed < faults.fail_max:
                 self._failed += 1
                 raise _failure(faults.fail_status, "asked to fail before the effect")
+        if subject.conditional and faults.refuse_conditions:
+            raise _failure(faults.refuse_conditions, "this service knows no conditions of writes")
         if subject.conditional and faults.conflict_without_effect_every:
             self._conflicts += 1
             if self._conflicts % faults.conflict_without_effect_every == 0:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.errors import CommitUnknownError, ConflictError, InternalError
 from siltstone.format.frame import digest
+from siltstone.format.table import Checkpoint
 from siltstone.log import Mark
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SEEDS_MAX = 300
 NAMES: dict[str, Any] = {
+    "CheckpointRecord": Checkpoint,
     "CommitUnknownError": CommitUnknownError,
     "ConflictError": ConflictError,
     "Mark": Mark,

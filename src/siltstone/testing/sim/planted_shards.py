@@ -35,8 +35,8 @@ SHARD_MISTAKES = (
         (
             change(
                 f"{TAKEOVER}:claim",
-                "epoch = manifest.claim(writer).epoch",
-                "wal.ended = wal.tip(); epoch = manifest.claim(writer).epoch",
+                "epoch = manifest.claim(writer, where).epoch",
+                "wal.ended = wal.tip(); epoch = manifest.claim(writer, where).epoch",
             ),
             change(f"{TAKEOVER}:Takeover.replay", "until=self.appender.end", "until=self.logs.wal.ended"),
         ),
@@ -135,7 +135,7 @@ SHARD_MISTAKES = (
         "shards-plain",
         (
             change("siltstone.table.conflict:verdict", "bool(mine.shards & landed.shards.keys())", "False"),
-            change(f"{MERGE}:Settle._put", "draft.depends(rows=True, columns=True)", "pass"),
+            change(f"{MERGE}:put_rows", "draft.depends(rows=True, columns=True)", "pass"),
         ),
     ),
     Mistake(
@@ -162,12 +162,22 @@ SHARD_MISTAKES = (
     Mistake(
         "shards are split without being sealed",
         "shards-split",
-        (change(f"{SPLIT}:_seal", "logs.manifest.change(_sealed)", "logs.manifest.read()", FENCE, "pass"),),
+        (
+            change(
+                f"{SPLIT}:seal_shard",
+                "logs.manifest.change(partial(_sealed, who, logs.where))",
+                "logs.manifest.read()",
+                "if not state.sealed or logs.where != state.wal:",
+                "if False:",
+                FENCE,
+                "pass",
+            ),
+        ),
     ),
     Mistake(
         "shards are sealed, and their WALs are not fenced",
         "shards-split",
-        (change(f"{SPLIT}:_seal", FENCE, "pass"),),
+        (change(f"{SPLIT}:seal_shard", FENCE, "pass"),),
     ),
     Mistake(
         "the logs of shards are decided by a store that lies, not by the table's commit store",

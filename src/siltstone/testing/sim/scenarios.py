@@ -8,6 +8,7 @@ from siltstone.testing.sim.agents import Collector, Reader, Writer
 from siltstone.testing.sim.epochs import EpochWriter
 from siltstone.testing.sim.faults import Faults
 from siltstone.testing.sim.registry import SimService
+from siltstone.testing.sim.retain_scenario import RetainClones, RetainScenario, RetainShards
 from siltstone.testing.sim.scenario import Scenario
 from siltstone.testing.sim.shard_scenario import ForkedShards, PlainShards, ShardScenario, SplitShards
 from siltstone.testing.sim.store import Lie, SimBucket
@@ -259,5 +260,8 @@ SCENARIOS: dict[str, type[Scenario]] = {
         PlainShards,
         SplitShards,
         ForkedShards,
+        RetainScenario,
+        RetainShards,
+        RetainClones,
     )
 }

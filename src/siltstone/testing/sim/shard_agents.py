@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from siltstone.errors import CommitUnknownError, SiltstoneError, UnavailableError
+from siltstone.errors import CommitUnknownError, SiltstoneError, UnavailableError, WriterStoppedError
 from siltstone.table.once import Once
 from siltstone.testing.sim.agents import OPENINGS_MAX, TRIES_MAX, Agent
 from siltstone.testing.sim.ledger import ALARMS
@@ -128,7 +128,7 @@ class ShardHand(ShardUser):
         for number in range(TRIES_MAX):
             try:
                 self.world.counters["flushes"] += writer.flush_memtables()
-            except (UnavailableError, CommitUnknownError) as error:
+            except (UnavailableError, CommitUnknownError, WriterStoppedError) as error:
                 self.world.note(f"{self.name} can't flush: {error.kind}")
                 if self.world.random.random() < 0.2 or number == TRIES_MAX - 1:
                     raise

@@ -59,7 +59,21 @@ class Began(NamedTuple):
     until: dict[str, int]  # by shard: the end of what was acknowledged
 
 
-class Book(Ledger):
+class Edits(Ledger):
+    """What was said of edits."""
+
+    def _edit(self, label: str) -> Edit:
+        found = self.operations[label]
+        assert isinstance(found, Edit)  # nothing else is written down here
+        return found
+
+    def begin(self, edit: Edit) -> None:
+        """Its user runs an edit, for the first time or again."""
+        self.operations.setdefault(edit.op, edit)
+        self.trying(edit.op)
+
+
+class Book(Edits):
     """All that was said and written in one world. ``number_of`` gives the shard of a key, of so many shards."""
 
     def __init__(self, world: World, *, honest: bool, number_of: Callable[[int, int], int]) -> None:
@@ -114,17 +128,7 @@ class Book(Ledger):
             del rows[: len(edit.keys)]
         return found
 
-    def _edit(self, label: str) -> Edit:
-        found = self.operations[label]
-        assert isinstance(found, Edit)  # nothing else is written down here
-        return found
-
     # -- what is said ----------------------------------------------------------------------------
-
-    def begin(self, edit: Edit) -> None:
-        """Its user runs an edit, for the first time or again."""
-        self.operations.setdefault(edit.op, edit)
-        self.trying(edit.op)
 
     def done(self, edit: Edit) -> None:
         """Its user was told that an edit is there to stay."""

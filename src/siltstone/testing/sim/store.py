@@ -55,6 +55,10 @@ class SimBucket:
         """Whether the object was written."""
         return self.objects.write(key, data, now_ms=self.now_ms(), replace=replace)
 
+    def remove(self, key: str) -> None:
+        """The object goes, if it is there."""
+        self.objects.remove(key)
+
     def create(self, key: str, data: bytes) -> Later | None:
         """The effect of a create."""
         there = self.objects.read(key)
@@ -157,7 +161,7 @@ class SimStore(Store):
 
     def _remove(self, keys: Sequence[str]) -> None:
         for key in keys:
-            self.bucket.objects.remove(key)
+            self.bucket.remove(key)
 
     def _write(self, what: str, effect: Callable[[], object]) -> None:
         self._process.ask("write", what, effect)

@@ -97,6 +97,12 @@ class World:
         """Let something happen after a while."""
         heapq.heappush(self._heap, (self.now + delay, next(self._numbers), action))
 
+    def skip(self, seconds: float) -> None:
+        """Let so much time pass at once: everyone stands still, and what is under way takes so much longer."""
+        self.note(f"{seconds:.0f} s pass")
+        self.now += seconds
+        self._heap = [(due + seconds, number, action) for due, number, action in self._heap]
+
     def start(
         self,
         name: str,
@@ -106,10 +112,14 @@ class World:
         died: Callable[[], None] = lambda: None,
     ) -> Process:
         """Start a process; ``died`` is called where it was killed."""
-        process = Process(self, name, main, died)
+        process = self.make_process(name, main, died)
         self.processes.append(process)
         self.at(delay, process.run)
         return process
+
+    def make_process(self, name: str, main: Callable[[Process], None], died: Callable[[], None]) -> Process:
+        """A process of this world, not started; a world of others overrides it."""
+        return Process(self, name, main, died)
 
     def run(self, *, until_over: bool = False) -> None:
         """Let things happen until nothing is left to do (or, with ``until_over``, until every process has ended)."""

@@ -1,0 +1,1 @@
+"""Text indexes: how they are built, and how they are searched."""
