@@ -96,8 +96,10 @@ def check_told(error, *, hint=True):
     assert error.hint or not hint, shown
     assert shown.isprintable(), ascii(shown)
     assert len(shown) < MESSAGE_MAX, len(shown)
-    causes, one = [], error
+    causes, seen, one = [], set(), error
     while one is not None:
+        assert id(one) not in seen, "an error is its own cause, and hides the one that it had"
+        seen.add(id(one))
         causes.append(f"{one!r} {one} {getattr(one, 'facts', '')}")
         one = one.__cause__ or one.__context__
     assert SECRET not in " ".join(causes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ SPARK = (
     "tests/cli/test_demo.py",
     "tests/cli/test_pipeline.py",
     "tests/test_readme.py",
+    "tests/test_tutorial.py",
 )
 
 
@@ -32,6 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SPARK):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(autouse=True)
+def plain_interrupts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Ctrl-C as Python has it: a Spark session that an earlier test started in this process handles it otherwise."""
+    if request.node.nodeid.startswith(SPARK) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ import pyarrow as pa
 import key_types
 from siltstone import paths
 from siltstone.env import REAL
-from siltstone.format.shard import ShardFragment, ShardState
-from siltstone.format.table import Change, Cursor
+from siltstone.format.shard import ShardState
+from siltstone.format.table import Change, Cursor, ShardFragment
 from siltstone.log.marks import Mark
 from siltstone.shard.chunks import Chunk, newest, shard_schema, tombstones
 from siltstone.shard.fresh import Freshness

@@ -17,7 +17,7 @@ import pytest
 import siltstone as ss
 from siltstone.api.shards import AddShard
 from siltstone.commit.memory import MemoryRegistry, MemoryService
-from siltstone.errors import BackpressureError, InvalidInputError, SiltstoneError, UnavailableError
+from siltstone.errors import BackpressureError, InvalidInputError, SiltstoneError, UnavailableError, WriterStoppedError
 from siltstone.ids import SystemIds
 from siltstone.shard.chunks import POSITION, shard_schema
 from siltstone.shard.config import ShardWriterConfig, knobs
@@ -34,7 +34,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.stri
 SHARD = "a"
 FIELDS = shard_schema(make_schema(SCHEMA, None)).fields
 # Errors that say that rows are not in the WAL, and never will be.
-DEFINITE = (UnavailableError, BackpressureError, InvalidInputError)
+DEFINITE = (UnavailableError, WriterStoppedError, BackpressureError, InvalidInputError)
 MODES = pytest.mark.parametrize("enable_memtable", [True, False], ids=["memtable", "wal only"])
 _numbers = itertools.count(1)
 
@@ -189,3 +189,17 @@ class ShardWorld:
             writer.flush_memtables()
         writer.close()
         self.check()
+
+
+def seeded(**config):
+    """A shard with rows in a fragment, and others in the WAL alone."""
+    world = ShardWorld()
+    writer = world.writer(**config)
+    world.put(writer, 1, 2)
+    world.put(writer, 3)
+    if writer.knobs.enable_memtable:
+        writer.freeze()
+        writer.flush_memtables()
+    world.put(writer, 4)
+    world.put(writer, 5, 6)
+    return world

@@ -10,6 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "siltstone"
 DOTTED = {".ci", ".gitignore"}
+MADE = {"build", "dist"}  # by ./run docs and by packaging
 MACHINE_WRITTEN = {"package-lock.json"}  # other projects' addresses, not ours
 CODE_DIRECTORIES = ("src", "tests", "benchmarks", "tools")
 
@@ -34,6 +35,7 @@ def sources(*directories: str) -> tuple[Source, ...]:
 def texts() -> tuple[tuple[str, str], ...]:
     """Names and contents of the repository's text files. Git is not asked: a copy without it is as good."""
     top = [path for path in ROOT.iterdir() if not path.name.startswith(".") or path.name in DOTTED]
+    top = [path for path in top if path.name not in MADE]
     paths = [path for entry in top for path in (entry.rglob("*") if entry.is_dir() else [entry])]
     files = []
     for path in sorted(paths):

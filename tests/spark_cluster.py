@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 SPARK_HOME = Path(pyspark.__file__).parent
-DRIVER_SECONDS_MAX = 240.0
+DRIVER_SECONDS_MAX = 500.0  # a machine that does other things too takes three times as long
 EXECUTOR_MB = 512
 SPECULATION = {
     "spark.speculation": "true",

@@ -39,14 +39,13 @@ def write(spark, uri: str, *, fault: str = "", marker: str = "", once: str = "jo
 
 
 def faults(job: dict) -> None:
-    """A job for each fault; run again with the same ``once`` where Spark says that it failed, and then once more."""
+    """A job for each fault, and run again with the same ``once``, whether Spark says that it failed or not."""
     spark = driver_session()
     spark.dataSource.register(FaultySource)
     for number, fault in enumerate(job["faults"]):
         uri, marker = f"{job['root']}/table{number}", f"{job['root']}/met{number}"
         ss.create(uri, schema=SCHEMA)
-        failures = [write(spark, uri, fault=fault, marker=marker)]
-        failures += [write(spark, uri), write(spark, uri)]
+        failures = [write(spark, uri, fault=fault, marker=marker), write(spark, uri)]
         say(fault=fault, uri=uri, met=Path(marker).exists(), failures=failures)
 
 

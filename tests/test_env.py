@@ -66,5 +66,6 @@ def test_errors__their_kinds__are_one_for_each():
 def test_errors__unknown_outcome__is_never_called_retryable():
     assert not errors.CommitUnknownError.retryable
     assert not errors.StoreFullError.retryable
+    assert not errors.WriterStoppedError.retryable
     assert errors.UnavailableError.retryable
     assert errors.ConflictError.retryable

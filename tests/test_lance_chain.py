@@ -282,3 +282,10 @@ def test_commit_lock__lance_not_installed__says_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "Lance is not installed (pip install 'siltstone[lance]')\nFalse\n"
+
+
+@pytest.mark.parametrize("written", ["s3a://lake/x", "s3://lake//x", "S3://lake/x/", "s3://lake/x"])
+def test_commit_lock__one_dataset_written_otherwise__is_the_same_lock(written):
+    registry = registry_on(MemoryService())
+    assert commit_lock(registry, dataset=written).dataset == commit_lock(registry, dataset="s3://lake/x").dataset
+    assert commit_lock(registry, dataset="s3://lake/X").dataset != "s3://lake/x"

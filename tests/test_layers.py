@@ -11,7 +11,7 @@ from sources import PACKAGE, sources
 
 # From the bottom up. Modules of one row may import each other.
 LAYERS = (
-    ("errors", "clock", "ids", "env", "locks", "paths", "_version"),
+    ("errors", "clock", "ids", "env", "locks", "paths", "closing", "telemetry", "_version"),
     ("format",),
     ("store",),
     ("commit",),
@@ -21,6 +21,7 @@ LAYERS = (
     ("table",),
     ("shard",),
     ("index",),
+    ("query",),
     ("retain",),
     ("api",),
     ("spark",),

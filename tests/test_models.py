@@ -22,7 +22,9 @@ def load(name: str):
 
 
 check = load("checker").check
+FINALIZE = load("finalize").VARIANTS
 FLOOR = load("floor").VARIANTS
+RETAIN = load("retention").VARIANTS
 WAL = load("wal").VARIANTS
 
 
@@ -32,6 +34,22 @@ def test_floor__each_variant__holds_exactly_when_it_must(variant):
     verdict = check(model)
     assert verdict.holds is must_hold, verdict.trace
     assert verdict.states > 200
+
+
+@pytest.mark.parametrize("variant", FINALIZE)
+def test_finalize__each_variant__holds_exactly_when_it_must(variant):
+    model, must_hold = FINALIZE[variant]
+    verdict = check(model)
+    assert verdict.holds is must_hold, verdict.trace
+    assert verdict.states > 50
+
+
+@pytest.mark.parametrize("variant", RETAIN)
+def test_retain__each_variant__holds_exactly_when_it_must(variant):
+    model, must_hold = RETAIN[variant]
+    verdict = check(model)
+    assert verdict.holds is must_hold, verdict.trace
+    assert verdict.states > 100
 
 
 @pytest.mark.parametrize("variant", WAL)

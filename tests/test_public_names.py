@@ -7,6 +7,8 @@ from sources import PACKAGE
 
 PUBLIC_NAMES_MAX = 25
 PUBLIC_NAMES = [
+    "Checkpoint",
+    "Collected",
     "Entry",
     "Log",
     "Mark",
@@ -16,11 +18,13 @@ PUBLIC_NAMES = [
     "__version__",
     "check_store",
     "create",
+    "drop",
     "errors",
     "open",
     "open_commits",
     "open_log",
     "open_store",
+    "query",
     "repair",
     "spark",
     "verify",

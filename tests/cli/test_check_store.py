@@ -78,6 +78,30 @@ def test_check_store__lying_server_with_sqlite__safe(cli, lying, tmp_path):
     assert found["commits"]["latency_ms"] > 0
 
 
+def test_check_store__memory_as_the_commit_store__not_safe_since_it_is_gone_with_the_process(cli, tmp_path):
+    result = cli("check-store", tmp_path, "--commits", "memory://x")
+    assert result.code == 1
+    assert "Not safe: memory://x is memory of this process, and gone with it" in result.out
+    assert cli("check-store", tmp_path, "--commits", "memory://x", "--json").json["safe"] is False
+
+
+def test_check_store__redis_that_may_forget__the_verdict_says_so(cli, tmp_path, redis_server):
+    weak = f"redis://127.0.0.1:{redis_server.port}/0?accept_weak_durability=1"
+    result = cli("check-store", tmp_path, "--commits", weak)
+    assert result.code == 0
+    said = "accept_weak_durability lets it lose what it decided last."
+    assert result.out.splitlines()[-1].endswith(said)
+    assert cli("check-store", tmp_path, "--commits", weak, "--json").json["verdict"].endswith(said)
+
+
+@pytest.mark.parametrize(("given", "meant"), [("endpont", "endpoint"), ("aws_endpont", "aws_endpoint")])
+def test_check_store__storage_option_that_no_store_has__names_one_that_is_near(given, meant, cli):
+    words = ("access_key_id=a", "secret_access_key=b", f"{given}=http://127.0.0.1:1")
+    result = cli("check-store", "s3://bkt", *(word for one in words for word in ("--storage-option", one)))
+    assert result.code == 1
+    assert f"hint: did you mean {meant}? " in result.err
+
+
 def test_check_store__missing_bucket__error_of_the_library(cli, s3):
     result = cli("check-store", "s3://nobody", *s3.words)
     assert result.code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 
 import pyarrow.compute as pc
@@ -28,7 +29,10 @@ def test_demo__run_twice_in_one_directory__everything_holds_and_nothing_is_appli
     assert "NO" not in first.err
     assert "Traceback" not in first.err
     assert "a stream was stopped with 10,000 of 40,000 rows in" in first.err
-    assert first.err.count("  ok  ") >= 9 + 3 * len(STORE_STEPS)
+    assert first.err.count("  ok  ") >= 12 + 3 * len(STORE_STEPS)
+    assert re.search(
+        r"search: [\d,]+ rows match, the best of them.*\n  \d\.\d+  id: \d+, body: .*arrived late", first.out
+    )
     assert list(scratch.iterdir()) == []
     with siltstone.open(kept / "reviews") as table:
         version = table.version
@@ -39,7 +43,7 @@ def test_demo__run_twice_in_one_directory__everything_holds_and_nothing_is_appli
     assert again.code == 0, again.out + again.err
     assert set(again.json) == {"ok", "seconds", "steps"}
     assert all(step["ok"] for step in again.json["steps"])
-    assert {"ok", "name", "checks", "seconds", "says", "rows", "versions"} == set(again.json["steps"][0])
+    assert {"ok", "name", "checks", "seconds", "says", "rows", "versions", "lines"} == set(again.json["steps"][0])
     with siltstone.open(kept / "reviews") as table:
         assert table.version == version
     pipeline = process("pipeline", "run", kept / "pipeline.yaml", "--json")
@@ -85,6 +89,7 @@ def test_reviews__made_twice_or_in_parts__are_the_same():
     assert set(whole["stars"].to_pylist()) == {1, 2, 3, 4, 5}
     assert len(demo_rows.deleted()) < len(demo_rows.corrected()) == demo_rows.ROWS + demo_rows.ADDED
     assert demo_rows.unnamed() > 0
+    assert 0 < len(demo_rows.matching()) < len(demo_rows.finished())
 
 
 def test_write_arrivals__a_second_time__leaves_the_files_as_they_are(tmp_path):

@@ -16,7 +16,7 @@ from siltstone.verify import verify
 
 LOG_KEYS = {
     "ok", "uri", "root", "log", "decided_by", "guard", "floor", "tip", "entries", "epoch", "dead", "staged",
-    "problems", "notes", "repaired",
+    "problems", "notes", "repaired", "given_up",
 }  # fmt: skip
 PROBLEM_KEYS = {"fault", "detail", "position", "op", "object", "repairable"}
 
@@ -121,11 +121,12 @@ def test_verify__while_writers_work__no_false_alarm(s3):
 def test_verify__long_log_on_a_terminal__progress_on_standard_error_only(cli, tmp_path, monkeypatch, capsys):
     fill(tmp_path, [b"%d" % number for number in range(25)], sync=False)
     monkeypatch.setattr(sys.modules["siltstone.verify.inspect"], "PROGRESS_EVERY", 10)
+    monkeypatch.setattr("siltstone.cli.progress.SHOW_EVERY_S", 0.0)
     assert cli("verify", tmp_path).err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     result = cli("verify", tmp_path)
-    assert "log: 10 entries read\r" in result.err
-    assert "log: 20 entries read\r" in result.err
+    assert "verify: log: 10 entries read" in result.err
+    assert "verify: log: 20 entries read" in result.err
     assert "entries read" not in result.out
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
+import pyarrow as pa
 import pytest
 
+import siltstone as ss
 from damaged_logs import bodies, faults, fill
 from siltstone import paths
 from siltstone.commit.external import External
@@ -15,6 +17,8 @@ from siltstone.format.frame import digest
 from siltstone.format.records import encode_entry
 from siltstone.ids import SystemIds
 from siltstone.log import open_log
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 
 
 @pytest.fixture(params=["create", "fork"])
@@ -149,8 +153,11 @@ def test_repair__decided_bytes_are_gone__place_is_closed_and_the_log_goes_on(dec
     result = decided.cli("verify", "--json")
     assert (result.code, faults(result)) == (1, [("unpublished", 3)])
     mended = decided.cli("repair")
-    assert mended.code == 0
+    assert mended.code == 1
     assert "entry 3: closed with an abort entry" in mended.out
+    assert "what 1 entry held is gone, and may have been acknowledged" in mended.out
+    assert "everything is there" not in mended.out
+    assert decided.cli("repair").code == 0
     decided.check_goes_on([b"a", b"b", b"c"])
 
 
@@ -207,3 +214,73 @@ def test_verify__commit_store_does_not_answer__problem_that_names_it(cli, tmp_pa
     result = cli("verify", tmp_path / "log", "--commits", "redis://127.0.0.1:1/0?accept_weak_durability=true")
     assert result.code == 1
     assert "can't be compared with the log" in result.out
+
+
+# -- one that is elsewhere, or of others -----------------------------------------------------------
+
+
+def test_repair__adopt_at_another_uri__refused_unless_it_was_moved(decided, tmp_path):
+    decided.empty()
+    decided.commits = f"sqlite://{tmp_path / 'elsewhere.db'}"
+    refused = decided.cli("repair", "--adopt")
+    assert refused.code == 1
+    assert "elsewhere.db is not where the commit store of" in refused.err
+    assert "--moved" in refused.err
+    assert decided.cli("repair", "--adopt", "--dry-run").code == 1
+    with sqlite3.connect(tmp_path / "elsewhere.db") as connection:
+        [(rows,)] = connection.execute("SELECT count(*) FROM siltstone_claims WHERE scope <> ''").fetchall()
+    connection.close()
+    assert rows == 0
+    assert decided.cli("repair", "--adopt", "--moved").code == 0
+    decided.options["commits"] = decided.commits
+    decided.check_goes_on([b"a", b"b", b"c"])
+
+
+def test_repair__adopt_without_a_commit_store__refused(decided):
+    result = decided.cli("repair", "--adopt", "--json", commits=False)
+    assert result.error == (1, "invalid-input")
+    assert "--commits" in result.json["error"]["hint"]
+    assert decided.cli("repair", "--moved", "--json").error == (1, "invalid-input")
+
+
+def test_repair__adopt_dry_run__says_what_the_real_one_does_and_does_nothing(decided):
+    decided.empty()
+    result = decided.cli("repair", "--adopt", "--dry-run")
+    assert result.code == 1
+    assert "would be given its former identity" in result.out
+    assert "can't be mended" not in result.out
+    assert "1 problem, 1 of them can be mended" in result.out
+    assert faults(decided.cli("verify", "--json")) == [("commit-store", None)]
+
+
+def test_verify__logs_of_several_commit_stores_below__those_of_others_get_a_note(cli, tmp_path):
+    lake = tmp_path / "lake"
+    first, second = (f"sqlite://{tmp_path / name}.db" for name in ("first", "second"))
+    with ss.create(lake / "plain", schema=SCHEMA) as table:
+        table.append([{"id": 1}])
+    for name, commits in (("a", first), ("b", second), ("c", "memory://third")):
+        with ss.create(lake / name, schema=SCHEMA, commits=commits) as table:
+            table.append([{"id": 1}])
+    result = cli("verify", lake, "--commits", first, "--json")
+    assert result.code == 0
+    notes = {one["root"]: one["notes"] for one in result.json["logs"]}
+    assert {root for root, said in notes.items() if said} == {"b/log/", "c/log/"}
+    assert "not compared with its commit store (sqlite at" in notes["b/log/"][0]
+    assert len(result.json["tables"]) == 4
+    next((lake / "b/log/entries").iterdir()).unlink()
+    left = cli("repair", lake, "--commits", first, "--json")
+    assert left.code == 1
+    assert [one["root"] for one in left.json["logs"] if not one["ok"]] == ["b/log/"]
+
+
+def test_verify__commit_store_decides_nothing_below__refused(cli, decided):
+    decided.commits = "memory://x"
+    assert decided.cli("verify", "--json").error == (1, "wrong-commit-store")
+
+
+def test_repair__several_lost_commit_stores__one_does_not_stand_for_both(cli, tmp_path):
+    for name in ("a", "b"):
+        fill(tmp_path / "lake" / name, [b"x"], commits=f"sqlite://{tmp_path / name}.db")
+    new = f"sqlite://{tmp_path / 'new.db'}"
+    result = cli("repair", tmp_path / "lake", "--commits", new, "--adopt", "--moved", "--json")
+    assert result.error == (1, "wrong-commit-store")

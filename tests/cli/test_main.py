@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -21,12 +23,15 @@ from terminals import read_terminal
 
 VERBS = (
     "check-store", "create", "append", "upsert", "overwrite", "delete", "update", "put", "scan", "sql", "get",
-    "changes", "log", "tag", "restore", "compact", "column", "shards", "merge", "split", "tail", "show", "verify",
-    "repair", "entries", "pipeline", "demo", "version",
+    "changes", "search", "console", "log", "tag", "restore", "compact", "checkpoint", "clone", "detach", "drop", "gc",
+    "column", "index", "shards", "merge", "split", "wal", "tail", "show", "verify", "repair", "entries", "pipeline",
+    "demo", "doctor", "completion", "version",
 )  # fmt: skip
 GROUPS = {
     "tag": ("create", "list", "delete"),
+    "checkpoint": ("create", "list", "refresh", "delete"),
     "column": ("list", "add", "drop", "rename", "widen"),
+    "index": ("create", "list", "optimize", "drop", "status", "run", "commit"),
     "entries": ("list", "add", "truncate"),
     "pipeline": ("run", "check"),
 }
@@ -58,54 +63,17 @@ def test_help__of_each_verb__teaches_with_an_example_that_parses(verb, cli):
     assert examples(shown.out, verb)
     for example in examples(shown.out, verb):
         words = shlex.split(example.partition("siltstone ")[2].removesuffix("\\"))
+        words = words[: words.index(">")] if ">" in words else words
         found = parser().parse_args(words)
         assert verb in {found.verb, f"{found.verb} {getattr(found, 'action', '')}"}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("create", "new", "--schema", "a int64"),
-        ("append", "reviews", "-"),
-        ("upsert", "reviews", "-"),
-        ("overwrite", "reviews", "-"),
-        ("delete", "reviews", "--all"),
-        ("update", "reviews", "--set", "stars=1", "--all"),
-        ("log", "reviews"),
-        ("tag", "reviews", "v1"),
-        ("tag", "list", "reviews"),
-        ("tag", "delete", "reviews", "there"),
-        ("restore", "reviews@0"),
-        ("compact", "reviews"),
-        ("column", "list", "reviews"),
-        ("column", "add", "reviews", "x", "int8"),
-        ("column", "drop", "reviews", "lang"),
-        ("column", "rename", "reviews", "lang", "x"),
-        ("column", "widen", "reviews", "stars", "int64"),
-        ("split", "reviews", "2"),
-        ("put", "events", "-"),
-        ("shards", "events"),
-        ("merge", "events"),
-        ("show", "reviews/log/identity"),
-        ("verify", "reviews"),
-        ("repair", "reviews"),
-        ("check-store", "new"),
-        ("entries", "add", "raw", "-", "--create"),
-        ("entries", "list", "reviews/log"),
-        ("version",),
-    ],
-)
-@pytest.mark.usefixtures("events")
-def test_json__of_each_verb__has_the_keys_that_its_help_names(words, cli, reviews, monkeypatch):
-    monkeypatch.chdir(reviews.parent)
-    cli("tag", "reviews", "there")
-    cli("put", "events", stdin=b'{"id": 1}')
-    result = cli(*words, "--json", stdin=b'{"id": 4}')
-    assert result.code == 0, result.out
-    shape = {key for key in parser().parse_args(words).shape if not key.endswith(")")}
-    assert set(result.json) == shape
-    for key in shape:
-        assert key in cli(*[word for word in words[:2] if words[0] in GROUPS or word == words[0]][:2], "--help").out
+def test_help__its_first_examples__parse():
+    lines = [line.strip() for line in parser().description.splitlines() if line.startswith("  siltstone ")]
+    assert len(lines) > 5
+    for line in lines:
+        words = shlex.split(re.split(r" {2,}|(?<=--key id) ", line)[0])
+        assert parser().parse_args(words[1:]).verb == words[1]
 
 
 def test_main__no_verb__usage_error(cli):
@@ -114,6 +82,24 @@ def test_main__no_verb__usage_error(cli):
     assert result.err.startswith("error: ")
     assert "hint: see `siltstone --help`" in result.err
     assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("scna", "x"), "did you mean scan? see `siltstone --help`"),
+        (("scan", "x", "--whree", "a"), "did you mean --where? see `siltstone scan --help`"),
+        (("scan", "x", "--fersh=1"), "did you mean --fresh? see `siltstone scan --help`"),
+        (("index", "optmize", "x", "y"), "did you mean optimize? see `siltstone index --help`"),
+        (("checkpoint", "crate", "x", "y"), "did you mean create? see `siltstone checkpoint --help`"),
+        (("scan", "x", "--format", "cvs"), "did you mean csv? see `siltstone scan --help`"),
+        (("append", "x", "y", "--where", "a"), "see `siltstone append --help`"),
+        (("nonsense",), "see `siltstone --help`"),
+    ],
+)
+def test_main__word_that_is_almost_a_known_one__the_hint_asks_for_that(words, hint, cli):
+    result = cli(*words)
+    assert (result.code, result.err.splitlines()[1]) == (2, f"hint: {hint}")
 
 
 @pytest.mark.parametrize(
@@ -311,6 +297,32 @@ def test_version__as_text_and_json__name_what_is_installed(cli, process):
 
 def test_version__of_the_package__is_the_one_that_is_built():
     assert f'\nversion = "{siltstone.__version__}"\n' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_process__interrupted_while_it_waits__code_130_and_what_was_put_stays(cli, events):
+    child = subprocess.Popen(
+        [sys.executable, "-m", "siltstone", "put", str(events), "--no-wait", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+    )
+    child.stdin.write(b'{"id": 1}\n')
+    child.stdin.flush()
+    while not cli("scan", events, "--fresh", "--json").out:  # it is durable, and the child waits for more
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=240)
+    assert child.returncode == 130
+    assert err.decode().splitlines()[-1] == "error: interrupted"
+    assert out == b""
+
+
+def test_process__a_writer_that_was_fenced__code_3(process, tmp_path):
+    for epoch, code in ((2, 0), (1, 3)):
+        done = process("entries", "add", tmp_path / "log", "-", "--create", "--epoch", epoch, stdin=b"x")
+        assert done.code == code
+    assert done.err.startswith("error: ")
 
 
 def test_process__exit_codes__reach_the_shell(process, tmp_path):

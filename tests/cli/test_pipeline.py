@@ -8,7 +8,8 @@ import sys
 import pytest
 
 import siltstone
-from siltstone.cli.pipeline import CHECK_SHAPE, RUN_SHAPE, step_line
+from siltstone.cli.grammar.pipeline import CHECK_SHAPE, RUN_SHAPE
+from siltstone.cli.pipeline import step_line
 from siltstone.pipeline import Outcome
 
 SECRET = "canary-77d0"

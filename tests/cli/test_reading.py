@@ -160,7 +160,9 @@ def test_scan__version_and_tag__rows_of_then(cli, reviews):
     assert len(cli("log", f"{reviews}@1", "--json").json["versions"]) == 2
 
 
-@pytest.mark.parametrize(("behind", "says"), [("@9", "there is no version 9"), ("@nope", "there is no tag 'nope'")])
+@pytest.mark.parametrize(
+    ("behind", "says"), [("@9", "there is no version 9"), ("@nope", "there is no tag and no checkpoint 'nope'")]
+)
 def test_scan__version_that_is_not_there__not_found(behind, says, cli, reviews):
     result = cli("scan", f"{reviews}{behind}")
     assert result.code == 1

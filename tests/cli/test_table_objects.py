@@ -12,7 +12,8 @@ from siltstone.ids import SystemIds
 from siltstone.log import open_log
 
 TABLE_KEYS = {
-    "ok", "uri", "root", "version", "rows", "fragments", "vectors", "bytes", "deep", "shards", "problems", "notes",
+    "ok", "uri", "root", "version", "rows", "fragments", "vectors", "indexes", "bytes", "deep", "shards", "problems",
+    "notes",
 }  # fmt: skip
 
 
@@ -158,6 +159,20 @@ def test_verify__object_is_gone__named(folder, cli, busy):
     assert f"missing: {folder}/{file.name}: " in result.out
     assert "1 problem in 1 log with 44 entries" in result.out
     assert "none of them can be mended" in result.out
+
+
+@pytest.mark.parametrize("words", [[], ["--dry-run"]])
+def test_repair__fragment_is_gone__named_and_code_1(words, cli, busy):
+    file = live(busy, "data")
+    file.unlink()
+    result = cli("repair", busy, *words)
+    assert result.code == 1
+    assert f"missing: data/{file.name}: " in result.out
+    assert "can't be mended" in result.out
+    assert "Nothing to mend" not in result.out
+    assert "come from a copy" in result.out
+    found = cli("repair", busy, *words, "--json").json
+    assert (found["ok"], [one["ok"] for one in found["tables"]]) == (False, [False])
 
 
 def live(uri, folder):

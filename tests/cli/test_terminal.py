@@ -9,14 +9,16 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 import unicodedata
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from siltstone.api import create_table
+from siltstone.api import create_table, open_table
 from siltstone.cli.output import Output
-from siltstone.cli.progress import Progress, size_text
+from siltstone.cli.progress import Progress, size_text, time_text
 from siltstone.cli.text_table import TextTable
 from sources import ROOT
 from terminals import read_terminal
@@ -121,10 +123,95 @@ def test_progress__on_a_terminal__a_line_on_standard_error_that_goes_away(cli, r
     assert "compact" in cli("compact", reviews).err
 
 
+def test_progress__nothing_is_told_for_a_while__the_time_goes_on(monkeypatch):
+    monkeypatch.setattr("siltstone.cli.progress.TICK_S", 0.001)
+    monkeypatch.setattr("siltstone.cli.progress.SHOW_EVERY_S", 0.0)
+    drawn = threading.Event()
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            if "merge events" in text:
+                drawn.set()
+            return super().write(text)
+
+    terminal = Terminal()
+    output = Output(as_json=False, stdout=io.StringIO(), stderr=terminal)
+    with Progress(output, "merge events"):
+        assert drawn.wait(60)
+    last = terminal.getvalue().split("\r")
+    assert last[-1] == ""
+    assert last[-2].strip() == ""  # it is gone
+
+
+def test_progress__a_line_wider_than_the_terminal__is_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    Output(as_json=False, stdout=io.StringIO(), stderr=terminal).progress("x" * 100)
+    assert len(terminal.getvalue().strip("\r")) == 29
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_append__of_a_file_on_a_terminal__shows_its_share(kind, reviews, tmp_path):
+    if kind == "parquet":
+        ids = pa.array(range(10, 200_000), pa.int64())
+        with open_table(reviews) as table:
+            rest = [pa.nulls(len(ids), field.type) for field in list(table.schema)[1:]]
+            rows = pa.Table.from_arrays([ids, *rest], schema=table.schema)
+        pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=20_000)
+    else:
+        (tmp_path / "rows.jsonl").write_text("".join(f'{{"id": {id_}}}\n' for id_ in range(10, 200_000)))
+    code, said = on_a_terminal("append", reviews, tmp_path / f"rows.{kind}", columns=120)
+    assert code == 0
+    assert re.search(r"append reviews  \[#*\.*\] +\d+%", said)
+    assert said.rstrip("\n").split("\r")[-1].strip() == "version 2: append, 199,990 inserted"
+
+
+def test_scan__to_a_file_with_a_terminal_on_standard_error__shows_its_share(cli, reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr("siltstone.cli.progress.SHOW_EVERY_S", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert "scan reviews  [####################] 100%" in cli("scan", reviews, "-o", tmp_path / "a.csv").err
+    assert "100%" not in cli("scan", reviews, "--where", "id > 1", "-o", tmp_path / "b.csv").err
+    assert "%" not in cli("scan", reviews, "--where", "id > 1").err
+    for words in (("verify", reviews, "--deep"), ("compact", reviews), ("delete", reviews, "--where", "id = 1")):
+        done = cli(*words)
+        assert done.code == 0
+        assert done.err.endswith("\r") or done.err == ""  # nothing stays
+
+
+def test_log__long_messages_on_a_terminal__are_cut_to_its_width(cli, reviews):
+    cli("append", reviews, "-", "--message", "words " * 40, stdin=b'{"id": 9}')
+    code, said = on_a_terminal("log", reviews, columns=80)
+    assert code == 0
+    assert all(len(line) <= 80 for line in without_colours(said).splitlines())
+    assert "…" in said
+    assert "words " * 39 in cli("log", reviews).out
+
+
+def test_index_status__on_a_narrow_terminal__names_of_builds_stay_whole(cli, reviews):
+    build = cli("index", "create", reviews, "lang", "--begin", "--json").json["build"]
+    code, said = on_a_terminal("index", "status", reviews, columns=60)
+    assert code == 0
+    assert build in said
+
+
 def test_progress__its_text__rows_bytes_rate_and_share():
     progress = Progress(Output(as_json=False), "append t", total=1000)
     progress.rows, progress.bytes = 2000, 500
-    assert progress.text(500, 2.0) == "append t  [##########..........]  50%  2,000 rows  1,000 rows/s  500 B"
+    assert progress.text(500, 2.0) == (
+        "append t  [##########..........]  50%  2,000 rows  1,000 rows/s  500 B  250 B/s  2 s left"
+    )
+    assert progress.text(0, 3.0).endswith("  3 s")
+    assert "left" not in progress.text(1000, 9.0)
+    assert "left" not in progress.text(500, 0.5)  # too early to tell
+    files = Progress(Output(as_json=False), "gc t", total=8, unit="objects")
+    assert files.text(2, 60.0) == "gc t  [#####...............]  25%  2 of 8 objects  3 min 00 s left"
+    assert [time_text(seconds) for seconds in (0.4, 59, 61, 3599, 7325)] == [
+        "0 s", "59 s", "1 min 01 s", "59 min 59 s", "2 h 02 min",
+    ]  # fmt: skip
     assert [size_text(size) for size in (0, 999, 1500, 123_456, 5_000_000_000, 2e18)] == [
         "0 B", "999 B", "1.5 KB", "123 KB", "5.0 GB", "2000.0 PB",
     ]  # fmt: skip

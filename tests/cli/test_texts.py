@@ -176,6 +176,20 @@ def test_parse_schema__what_is_no_schema__says_where(text, says):
     assert error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("int", "int64"), ("integer", "int64"), ("bigint", "int64"), ("long", "int64"), ("varchar", "string"),
+        ("varchar(20)", "string"), ("datetime", "timestamp[us, UTC]"),
+    ],
+)  # fmt: skip
+def test_parse_schema__type_of_another_system__the_hint_names_ours(word, meant):
+    with pytest.raises(InvalidInputError) as error:
+        parse_schema(f"id {word}")
+    assert error.value.hint == f"did you mean {meant}?"
+    parse_schema(f"id {meant}")
+
+
 @pytest.mark.parametrize("text", ["a " + "list<" * 40 + "int8" + ">" * 40, "a" * 300_000 + " int8"])
 def test_parse_schema__far_too_much__limit(text):
     with pytest.raises(LimitExceededError):

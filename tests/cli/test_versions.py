@@ -24,14 +24,22 @@ def test_log__some_versions__newest_first_in_columns(cli, reviews):
     assert "delete" in lines[2]
     assert "1 deleted" in lines[2]
     assert lines[2].endswith("v1    as asked\\x1b[31m")
-    assert lines[5] == "4 of the versions 0 to 3"
+    assert lines[5] == "4 versions: 0 to 3"
+
+
+def test_log__versions_that_were_made_once__have_their_ids(cli, reviews):
+    cli("append", reviews, "-", "--format", "jsonl", "--once", "load 7", stdin=b'{"id": 9}\n')
+    lines = cli("log", reviews).out.splitlines()
+    assert lines[0].split() == ["version", "time", "operation", "rows", "tags", "once", "message"]
+    assert "load 7" in lines[1]
+    assert cli("log", reviews, "--limit", "1").out.splitlines()[-1] == "the newest 1 version, 2; --limit N shows more"
 
 
 def test_log__json__has_the_stable_keys(cli, reviews):
     cli("tag", reviews, "v1", "--version", "0")
     found = cli("log", reviews, "--json").json
     assert set(found) == {"uri", "version", "versions"}
-    assert all(set(one) == VERSION_KEYS | {"tags"} for one in found["versions"])
+    assert all(set(one) == VERSION_KEYS | {"tags", "indexes"} for one in found["versions"])
     assert [(one["version"], one["operation"], one["tags"]) for one in found["versions"]] == [
         (2, "tag", []),
         (1, "append", []),
@@ -98,6 +106,7 @@ def test_compact__several_fragments__fewer_and_the_same_rows(cli, reviews):
     result = cli("compact", reviews, "--json")
     assert set(result.json) == {
         "uri", "version", "versions", "rows", "fragments_before", "fragments_after", "bytes_before", "bytes_after",
+        "indexes",
     }  # fmt: skip
     assert (result.json["fragments_before"], result.json["fragments_after"], result.json["rows"]) == (5, 1, 7)
     assert cli("scan", reviews, "--json").rows == before

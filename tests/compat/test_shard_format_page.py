@@ -21,8 +21,27 @@ import siltstone as ss
 from compat.test_format_page import read_log
 from compat.test_table_format_page import read_body, read_table
 from siltstone.format.rollup import Summary
-from siltstone.format.shard import Dropped, ShardFragment, ShardState, WalHeader
-from siltstone.format.table import Body, Change, Counts, Cursor, Field, Fragment, Repeated, Schema, Sharding, Vector
+from siltstone.format.shard import Dropped, ShardPin, ShardState, WalHeader
+from siltstone.format.table import (
+    Body,
+    Change,
+    Checkpoint,
+    CloneOf,
+    Counts,
+    Cursor,
+    Field,
+    Fragment,
+    Holder,
+    KeptShard,
+    Origin,
+    Repeated,
+    Schema,
+    ShardFragment,
+    Sharding,
+    Vector,
+    WalPlace,
+    WalStore,
+)
 from siltstone.shard.route import shard_numbers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
@@ -293,6 +312,8 @@ SECTIONS = {
     Change: "Versions", Body: "Versions", Repeated: "Versions", Counts: "Versions", Schema: "Versions",
     Field: "Versions", Fragment: "Fragments", Vector: "Deletion vectors", Summary: "Rollups", Cursor: "Shards",
     Sharding: "Versions", ShardState: "Manifest", ShardFragment: "Manifest", Dropped: "Manifest", WalHeader: "WAL",
+    Checkpoint: "What is kept", KeptShard: "What is kept", Holder: "What is kept", Origin: "What is kept",
+    CloneOf: "What is kept", WalStore: "What is kept", WalPlace: "Manifest", ShardPin: "Manifest",
 }  # fmt: skip
 
 

@@ -7,14 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import siltstone as ss
+from clone_worlds import SCHEMA, content, numbered, rows_of
 from siltstone.commit.memory import MemoryRegistry, MemoryService
 from siltstone.env import Env
 from siltstone.errors import AlreadyExistsError, CorruptionError, SiltstoneError, UnsafeStoreError
 from siltstone.ids import SystemIds
 from siltstone.log import open_log
+from siltstone.store import probe as probe_module
 from siltstone.store.memory import MemoryBucket, MemoryStore
 from siltstone.store.probe import probe
 from siltstone.store.wrapper import StoreWrapper
+from siltstone.testing.s3server import Faults
 from siltstone.testing.script import Fault
 from siltstone.testing.stores import FaultStore, Interleaves
 from worlds import World
@@ -174,3 +178,20 @@ def test_check_receipt__entry_was_overwritten_later__holder_is_told():
     world.store().put(key, world.store().get(f"entries/{0:020d}"))
     with pytest.raises((UnsafeStoreError, CorruptionError)):
         log.close()
+
+
+def test_clone__the_tables_store_lies_by_now__names_the_table_and_nothing_is_begun(places, tmp_path):
+    server = places.fault_server(Faults())
+    reach = {"storage_options": server.storage_options}
+    ss.create("s3://bkt/table", schema=SCHEMA, key="id", **reach).append(rows_of(numbered(0, 3)))
+    server.set(Faults(lie="always"))
+    probe_module._probed.clear()  # another process would find out
+    table = ss.open("s3://bkt/table", **reach)
+    before = server.objects()
+    with pytest.raises(UnsafeStoreError, match="s3://bkt/table can't decide") as caught:
+        table.clone("s3://bkt/clone", commits=f"sqlite:{tmp_path}/claims.db", **reach)
+    assert "docs/how-to/recover.md" in caught.value.hint
+    assert server.objects() == before
+    copy = ss.create("s3://bkt/copy", schema=table.schema, key="id", commits=f"sqlite:{tmp_path}/claims.db", **reach)
+    copy.append(table.scan().to_batches())
+    assert content(copy) == content(table) == numbered(0, 3)

@@ -240,5 +240,5 @@ def test_load__no_file_or_no_readable_one__is_told_by_name(tmp_path):
 
 def test_kinds__of_steps__mark_a_table_or_do_no_harm_twice():
     unmarked = {name for name, kind in KINDS.items() if not kind.marks}
-    assert unmarked == {"create", "compact", "check", "merge"}
+    assert unmarked == {"create", "compact", "check", "merge", "checkpoint", "clone", "gc", "index", "search"}
     assert all(kind.marks in kind.keys for kind in KINDS.values() if kind.marks)

@@ -19,7 +19,7 @@ from siltstone.errors import SiltstoneError
 from sources import ROOT
 
 SECONDS = float(os.environ.get("SILTSTONE_TEST_SECONDS", "0"))
-KILLS = 4
+KILLS = 4 if SECONDS else 2
 RUNS_MAX = 20
 RUN_SECONDS_MAX = 400
 FILES, EACH = 4, 50

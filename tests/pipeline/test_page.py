@@ -17,7 +17,7 @@ STEPS = PAGE.partition("## Steps")[2]
 def test_page__its_example__is_a_right_file_with_every_common_step():
     [example] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     made = parse_pipeline(example, run="2026-11-14")
-    assert len({step.kind.name for step in made.steps}) == 10
+    assert len({step.kind.name for step in made.steps}) == 12
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ import crowd
 import siltstone as ss
 from shard_worlds import SCHEMA, ShardWorld, rows
 from siltstone.env import Env
-from siltstone.errors import BackpressureError, ClosedError, FencedError, UnavailableError
+from siltstone.errors import BackpressureError, ClosedError, FencedError, WriterStoppedError
 from siltstone.testing.s3server import Faults
 from siltstone.testing.script import Fault
 from worlds import FOR_EVER
@@ -213,7 +213,7 @@ def test_put__without_threads_and_the_store_is_away__is_told():
     writer.put(rows(1))
     writer.put(rows(2))
     store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
-    with pytest.raises(UnavailableError, match="not in the WAL"):
+    with pytest.raises(WriterStoppedError, match="not in the WAL"):
         writer.put(rows(3))
     assert world.ids() == []
 

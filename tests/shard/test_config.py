@@ -44,8 +44,8 @@ def test_open__an_entry_larger_than_a_log_takes__is_refused():
         knobs(ShardWriterConfig(max_wal_buffer_size=ENTRY_BYTES_MAX + 1), {})
 
 
-@pytest.mark.parametrize("index_configs", [("note",), "note", 5], ids=repr)
-def test_open__indexes_of_a_memtable__are_refused(index_configs):
+@pytest.mark.parametrize("index_configs", [(5,), "note", 5], ids=repr)
+def test_open__names_of_indexes_that_are_none__are_refused(index_configs):
     with pytest.raises(InvalidInputError, match="index_configs"):
         knobs(ShardWriterConfig(index_configs=index_configs), {})
 

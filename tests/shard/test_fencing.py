@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 
 import pyarrow as pa
 import pytest
 
+import shares
 import siltstone as ss
 from shard_worlds import ShardWorld, attempt, rows
 from siltstone import paths
@@ -43,9 +43,23 @@ def test_put__another_writer_took_over__is_refused_with_both_epochs_and_its_name
     assert isinstance(told, FencedError)
     assert (told.facts["epoch"], told.facts["found"]) == (1, 2)
     assert "the second" in told.message
-    assert isinstance(world.put(first, 3), FencedError), "it stays so"
+    again = world.put(first, 3)
+    assert isinstance(again, FencedError), "it stays so"
+    for one in (told, again):
+        assert (one.facts["shard"], one.facts["table"]) == ("a", world.table().uri)
     first.close()
     assert world.check() == [1]
+
+
+def test_flush_memtables__another_writer_took_over__the_error_names_shard_and_table():
+    world = ShardWorld()
+    first = world.writer()
+    world.put(first, 1)
+    first.freeze()
+    world.take_over()
+    told = attempt(first.flush_memtables)
+    assert isinstance(told, FencedError)
+    assert (told.facts["shard"], told.facts["table"]) == ("a", world.table().uri)
 
 
 def test_open__fresh_shard_and_two_open_it_at_once__the_first_entry_is_the_winners():
@@ -56,6 +70,7 @@ def test_open__fresh_shard_and_two_open_it_at_once__the_first_entry_is_the_winne
     store.after("create", lambda: others.append(world.writer(name="second")), key=MANIFEST)
     told = attempt(world.writer, store, name="first")
     assert isinstance(told, FencedError)
+    assert (told.facts["shard"], told.facts["table"]) == ("a", world.table().uri)
     world.put(others[0], 1)
     world.go_on()
 
@@ -172,7 +187,7 @@ def test_flush_memtables__claimed_while_the_fragment_was_written__the_fragment_i
 
 def each_call_of_open(begun, race, **config):
     """Worlds in which something else happens right before the n-th call of a writer's open, and what came of that."""
-    for nth in itertools.count(1):
+    for nth in shares.calls():
         world = begun()
         store = world.interleaves()
         store.before(ANY, lambda world=world: race(world), nth=nth)
@@ -297,6 +312,10 @@ def test_writers__fight_over_a_shard_of_a_lying_store__a_commit_store_lets_them_
     where = {"storage_options": server.storage_options, "commits": places.commits_uri(commits)}
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
     ss.create("s3://bkt/t", schema=schema, **where).close()
+    if lie == "always":
+        with ss.open_store("s3://bkt/probe", storage_options=server.storage_options) as store:
+            store.create("one", b"1")
+            store.create("one", b"2")  # it lies: what is there is replaced
     acknowledged, tried, problems = [], [], []
     config = ss.ShardWriterConfig(max_memtable_rows=4)
 

@@ -11,7 +11,7 @@ import pytest
 import siltstone as ss
 from shard_worlds import SCHEMA, ShardWorld, attempt, rows
 from siltstone.env import Env
-from siltstone.errors import SiltstoneError, UnavailableError
+from siltstone.errors import SiltstoneError, UnavailableError, WriterStoppedError
 from siltstone.shard.chunks import DELETED, POSITION, shard_schema
 from siltstone.store.memory import MemoryBucket, MemoryStore
 from siltstone.store.wrapper import StoreWrapper
@@ -332,7 +332,7 @@ def test_writer__its_thread_meets_what_nobody_thought_of__is_stopped_and_says_so
     writer = table.shard("a").writer(ss.ShardWriterConfig(max_memtable_rows=2))
     writer.put(rows(1, 2))
     assert eventually(lambda: writer.is_stopped)
-    with pytest.raises(UnavailableError, match="ZeroDivisionError: the disk is on fire"):
+    with pytest.raises(WriterStoppedError, match="ZeroDivisionError: the disk is on fire"):
         writer.put(rows(3))
     writer.close()
     with table.shard("a").writer() as second:

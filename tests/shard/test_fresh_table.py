@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import shares
 import siltstone as ss
 from shard_models import (
     BEFORE,
@@ -195,7 +196,7 @@ def test_scan__a_writer_of_this_handle_puts_at_any_place_of_it__sees_the_row_or_
     writers = world.writers(table)
     world.put_all(writers, {20: 1, 21: 1, 22: 1})
     n = 1
-    for nth in itertools.count(1):
+    for nth in shares.calls():
         _, before = world.expected(world.open())
         n += 1
         store.calls.clear()

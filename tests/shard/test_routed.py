@@ -87,3 +87,58 @@ def test_close__rows_of_a_writer_can_not_be_made_durable__is_told_and_the_table_
         table.close()
     with pytest.raises(ClosedError):
         table.count()
+
+
+# -- which shard keys belong to ------------------------------------------------------------------------
+
+
+def test_shard_of__keys_in_every_form_of_get__are_where_the_writer_brings_them():
+    table = ss.create("memory://shard-of", schema=pa.schema([("id", pa.int64())]), key="id", shards=4)
+    keys = [7, 3, 7, 11]
+    found = table.shard_of(keys)
+    assert len(found) == 4
+    assert found[0] == found[2], "one number for each key, also where it comes again"
+    assert all(type(one) is int for one in found)
+    for form in (tuple(keys), iter(keys), pa.array(keys), pa.table({"id": keys}), [{"id": key} for key in keys]):
+        assert table.shard_of(form) == found
+    assert table.shard_of(7) == table.shard_of([7]) == found[:1]
+    assert table.shard_of([]) == []
+    for number in range(4):
+        with table.shard(number).writer() as writer:
+            mine = [key for key in range(40) if table.shard_of(key) == [number]]
+            writer.put([{"id": key} for key in mine])
+    assert table.count(fresh=True) == 40
+
+
+def test_shard_of__key_of_several_columns__takes_tuples_and_dicts():
+    schema = pa.schema([("site", pa.string()), ("n", pa.int32()), ("v", pa.int64())])
+    table = ss.create("memory://shard-of-two", schema=schema, key=["site", "n"], shards=3)
+    keys = [("a", 1), ("b", 2), ("a", 3)]
+    found = table.shard_of(keys)
+    assert table.shard_of([{"site": site, "n": n} for site, n in keys]) == found
+    assert table.shard_of(("b", 2)) == found[1:2]
+    for key, number in zip(keys, found, strict=True):
+        with table.shard(number).writer() as writer:
+            writer.put([{"site": key[0], "n": key[1], "v": 1}])
+    with pytest.raises(InvalidInputError, match="no tuple of the 2 values"):
+        table.shard_of(["a", "b"])
+
+
+def test_shard_of__shards_were_split_by_another__is_right_after_a_refresh():
+    world, table, _ = begun()
+    keys = list(range(100))
+    before = table.shard_of(keys)
+    other = world.open()
+    other.split_shards(7)
+    assert table.shard_of(keys) == before
+    table.refresh()
+    assert table.shard_of(keys) == other.shard_of(keys) != before
+
+
+def test_shard_of__table_without_shards_or_without_a_key__says_what_to_do():
+    schema = pa.schema([("id", pa.int64())])
+    keyed = ss.create("memory://shard-of-none", schema=schema, key="id")
+    with pytest.raises(InvalidInputError, match=r"no shards.*split_shards\(\)"):
+        keyed.shard_of([1])
+    with pytest.raises(InvalidInputError, match=r"no key.*shard\('name'\)\.writer\(\)"):
+        ss.create("memory://shard-of-keyless", schema=schema).shard_of([1])

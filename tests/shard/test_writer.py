@@ -16,7 +16,7 @@ from siltstone.errors import (
     InvalidInputError,
     LimitExceededError,
     SchemaMismatchError,
-    UnavailableError,
+    WriterStoppedError,
 )
 from siltstone.shard.config import ENTRY_BYTES_MAX
 from siltstone.testing.s3server import Faults
@@ -129,7 +129,7 @@ def test_ack__an_older_generation_is_flushed__does_not_speak_for_a_newer_put():
     assert not new.done
     assert world.ids() == [1]
     store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
-    with pytest.raises(UnavailableError, match="not in the WAL"):
+    with pytest.raises(WriterStoppedError, match="not in the WAL"):
         new.wait()
     assert not new.done
     assert world.ids() == [1]
@@ -281,6 +281,15 @@ def test_put__no_rows__is_durable_at_once_and_writes_nothing():
     writer = world.writer()
     assert writer.put([]).done
     assert world.entries() == []
+
+
+def test_put__a_row_of_another_shard__the_error_names_its_key_and_its_shard():
+    table = ss.create("memory://wrong-shard", schema=SCHEMA, key="id", shards=4)
+    key = next(number for number in range(100, 200) if table.shard_of(number) == [3])
+    with table.shard(0).writer() as writer, pytest.raises(InvalidInputError) as raised:
+        writer.put(rows(key))
+    assert raised.value.message.endswith(f"such as the one with the key {key}, which belongs to shard 3")
+    assert "table.shard_of(keys)" in raised.value.hint
 
 
 def test_put__rows_of_other_shards__are_refused_with_the_keys(tmp_path):

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import _weakrefset
-import contextlib
-import inspect
 import itertools
-import sys
 
 import pytest
 
-from shard_worlds import ShardWorld, attempt, rows
+import shares
+import siltstone as ss
+from shard_worlds import MODES, SCHEMA, ShardWorld, attempt, rows, seeded
 from siltstone.commit.memory import MemoryService
-from siltstone.errors import CommitUnknownError, UnavailableError
-from siltstone.store import memory
+from siltstone.errors import CommitUnknownError, WriterStoppedError
+from siltstone.store.memory import MemoryBucket, MemoryStore
+from siltstone.testing.manual import manual_env
 from siltstone.testing.registries import FaultRegistry
 from siltstone.testing.script import ANY, Fault
+from siltstone.testing.stores import FaultStore
 from worlds import FOR_EVER, ONCE
 
 WAL = "shards/a/wal/entries/"
 MANIFEST = "shards/a/manifest/entries/"
 DATA = "shards/a/data/"
-
-
-def seeded(**config):
-    """A shard with rows in a fragment, and others in the WAL alone."""
-    world = ShardWorld()
-    writer = world.writer(**config)
-    world.put(writer, 1, 2)
-    world.put(writer, 3)
-    if writer.knobs.enable_memtable:
-        writer.freeze()
-        writer.flush_memtables()
-    world.put(writer, 4)
-    world.put(writer, 5, 6)
-    return world
 
 
 # -- workflows: each gets a world and a store that fails at some call ------------------------------
@@ -64,7 +50,7 @@ def queued(world, store):
             assert ack.done
         if ack.done:
             world.acknowledged.append(one)
-        elif isinstance(told, UnavailableError):
+        elif isinstance(told, WriterStoppedError):
             world.refused[one] = told
         else:
             world.unknown.append(one)
@@ -99,8 +85,10 @@ WAYS = [(fault, 1) for fault in ONCE] + [(fault, FOR_EVER) for fault in DOWN]
 
 
 def each_call(workflow, fault, *, times=1):
-    """Worlds in which the n-th call of a workflow met a fault, for every n that it has."""
-    for nth in itertools.count(1):
+    """Worlds in which the n-th call of a workflow met a fault, for every n that it has; for one at least."""
+    share = shares.calls()
+    first = next(share)
+    for nth in itertools.chain(sorted({1, first}), share):  # a workflow may have fewer calls than the share's first
         world = seeded()
         store = world.fault_store()
         store.on(ANY, fault, nth=nth, times=times)
@@ -129,7 +117,7 @@ def test_writer__a_store_call_goes_wrong__what_was_acknowledged_is_there_once(wo
     "fault", [Fault.REFUSE, Fault.LOSE, Fault.CRASH_BEFORE, Fault.CRASH_AFTER], ids=lambda one: one.name
 )
 def test_writer__a_call_to_its_commit_store_goes_wrong__what_was_acknowledged_is_there_once(fault):
-    for nth in itertools.count(1):
+    for nth in shares.calls():
         world = ShardWorld(service=MemoryService())
         world.put(world.writer(), 1)
         registry = FaultRegistry(world.registry())
@@ -203,15 +191,63 @@ def test_put__all_attempts_of_an_append_end_in_doubt__writer_is_stopped_and_the_
     told = world.put(writer, 2)
     assert isinstance(told, CommitUnknownError)
     assert "in 2 attempts" in told.message
-    assert "open the shard again" in told.hint
+    assert "open the writer again" in told.hint
     assert set(told.facts) >= {"op", "position"}
     later = world.put(writer, 3)
-    assert isinstance(later, UnavailableError)
+    assert isinstance(later, WriterStoppedError)
     assert "was stopped" in later.message
     store.script.clear()
-    assert isinstance(world.put(writer, 4), UnavailableError), "a stopped writer stays so"
+    assert isinstance(world.put(writer, 4), WriterStoppedError), "a stopped writer stays so"
     assert batches(world) == [[1], [2]]
     world.go_on()
+
+
+@MODES
+def test_stats__of_a_stopped_writer__say_what_stopped_it(enable_memtable):
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store, max_wal_append_attempts=2, enable_memtable=enable_memtable)
+    world.put(writer, 1)
+    assert (writer.stats().last_error, writer.wal_stats().last_error) == ("", "")
+    store.on("create", Fault.REFUSE, key=WAL, times=FOR_EVER)
+    told = world.put(writer, 2)
+    assert isinstance(told, CommitUnknownError)
+    assert writer.stats().last_error == told.message
+    assert "2 attempts" in told.message
+    assert "scripted" in writer.wal_stats().last_error
+    later = world.put(writer, 3)
+    assert isinstance(later, WriterStoppedError)
+    assert not later.retryable, "a loop on it would never end"
+    assert (later.facts["shard"], later.facts["table"]) == ("a", world.table().uri)
+    assert "open the writer again" in later.hint
+    writer.close()
+    assert writer.stats().last_error == told.message, "closing it does not hide that"
+
+
+def test_wal_stats__an_attempt_failed_and_the_next_did_not__has_the_error():
+    world = ShardWorld()
+    store = world.fault_store()
+    writer = world.writer(store)
+    store.on("create", Fault.DENY, key=WAL)
+    world.put(writer, 1)
+    assert world.acknowledged == [1]
+    assert "scripted" in writer.wal_stats().last_error
+    assert writer.stats().last_error == "", "the writer goes on"
+
+
+def test_stats__one_shard_of_a_routed_writer_is_stopped__its_own_say_so():
+    store = FaultStore(MemoryStore(bucket=MemoryBucket()))
+    table = ss.create(store, schema=SCHEMA, key="id", shards=2, probe=False, env=manual_env(0))
+    writer = table.writer(ss.ShardWriterConfig(max_wal_append_attempts=1))
+    assert not writer.is_stopped
+    store.on("create", Fault.DENY, key="shards/0000-0001/wal/entries/", times=FOR_EVER)
+    ids = {table.shard_of(number)[0]: number for number in range(50)}
+    writer.put(rows(ids[0]))
+    with pytest.raises(WriterStoppedError, match="not in the WAL"):
+        writer.put(rows(ids[1]))
+    assert writer.is_stopped
+    assert [bool(one.last_error) for one in writer.stats()] == [False, True]
+    writer.close()
 
 
 def test_put__doubt_is_followed_by_a_definite_refusal__is_not_told_that_nothing_was_written():
@@ -233,7 +269,7 @@ def test_put__all_attempts_are_refused__rows_are_not_there_and_the_error_says_so
     world.put(writer, 1)
     store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
     told = world.put(writer, 2)
-    assert isinstance(told, UnavailableError)
+    assert isinstance(told, WriterStoppedError)
     assert "not in the WAL" in told.message
     assert len([call for call in store.calls if call.verb == "create" and WAL in call.key]) == 1 + 4
     assert world.check() == [1]
@@ -247,9 +283,9 @@ def test_close__rows_nobody_waited_for_could_not_be_written__tells_it():
     writer = world.writer(store, durable_write=False, max_wal_append_attempts=1)
     writer.put(rows(1))
     store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
-    with pytest.raises(UnavailableError, match="not in the WAL"):
+    with pytest.raises(WriterStoppedError, match="not in the WAL"):
         writer.flush_unasked()  # as the writer's own thread does: nobody hears of it
-    writer_too = pytest.raises(UnavailableError, match="not in the WAL")
+    writer_too = pytest.raises(WriterStoppedError, match="not in the WAL")
     with writer_too:
         writer.close()
     writer.close()
@@ -261,7 +297,7 @@ def test_close__of_a_stopped_writer_whose_puts_were_told__raises_nothing():
     store = world.fault_store()
     writer = world.writer(store, max_wal_append_attempts=1)
     store.on("create", Fault.DENY, key=WAL, times=FOR_EVER)
-    assert isinstance(world.put(writer, 1), UnavailableError)
+    assert isinstance(world.put(writer, 1), WriterStoppedError)
     writer.close()
 
 
@@ -273,104 +309,3 @@ def test_close__store_is_away_and_all_is_durable__raises_nothing():
     store.on(ANY, Fault.REFUSE, times=FOR_EVER)
     writer.close()
     assert world.check() == [1]
-
-
-# -- interrupts ------------------------------------------------------------------------------------
-
-
-# The objects are a service's, which nobody interrupts; what a weak reference calls can't raise; the rest is the test.
-APART = {memory.__file__, _weakrefset.__file__, __file__}
-
-
-class Interrupt:
-    """KeyboardInterrupt at the n-th place where Python looks for signals: a call begins, or one into C ends."""
-
-    def __init__(self, nth):
-        self.left = nth
-
-    def run(self, call):
-        sys.setprofile(self._profile)
-        try:
-            return call()
-        finally:
-            sys.setprofile(None)
-
-    def _profile(self, frame, event, _argument):
-        code = frame.f_code
-        is_generator = event == "call" and code.co_flags & inspect.CO_GENERATOR  # Python does not stand an error there
-        if event in {"call", "c_return"} and not is_generator and code.co_filename not in APART:
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("enable_memtable", [True, False])
-def test_put__interrupted_anywhere__nothing_acknowledged_is_lost_or_doubled(enable_memtable):
-    config = {"enable_memtable": enable_memtable, "max_memtable_rows": 1}
-    stopped = went_on = 0
-    for nth in itertools.count(1):
-        world = ShardWorld()
-        writer = world.writer(**config)
-        world.put(writer, 1)
-        ack = writer.put(rows(2), wait=False)
-        interrupt = Interrupt(nth)
-        world.put(writer, 3, run=interrupt.run)
-        told = world.put(writer, 4)
-        if ack.done:
-            world.acknowledged.append(2)
-        else:
-            world.unknown.append(2)
-        if isinstance(told, UnavailableError):
-            assert "cut off half way" in told.message
-            stopped += 1
-        else:
-            assert 4 in world.acknowledged, told
-            went_on += 1
-        assert attempt(writer.close) is None
-        world.go_on(**config)
-        if interrupt.left > 0:
-            break
-    assert nth > 150, "there are more places than that"
-    assert went_on > 10 * stopped
-
-
-def test_flush_memtables__interrupted_anywhere__the_next_one_ends_it():
-    for nth in itertools.count(1, 11):
-        world = ShardWorld()
-        writer = world.writer()
-        world.put(writer, 1)
-        writer.freeze()
-        world.put(writer, 2)
-        writer.freeze()
-        interrupt = Interrupt(nth)
-        with contextlib.suppress(KeyboardInterrupt):
-            interrupt.run(writer.flush_memtables)
-        world.put(writer, 3)
-        assert sorted(writer.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3]
-        writer.flush_memtables()
-        assert writer.stats().flushed_memtables <= 2
-        assert writer.memtable_stats().frozen == 0
-        assert sorted(writer.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3]
-        writer.close()
-        world.go_on()
-        if interrupt.left > 0:
-            break
-    assert nth > 500
-
-
-def test_put__main_thread_is_interrupted_while_another_waits__the_other_is_told_the_truth():
-    for nth in itertools.count(1, 5):
-        world = ShardWorld()
-        writer = world.writer(durable_write=False)
-        acks = [writer.put(rows(one)) for one in (1, 2)]
-        interrupt = Interrupt(nth)
-        with contextlib.suppress(KeyboardInterrupt):
-            interrupt.run(acks[0].wait)
-        writer.put(rows(3)).wait()
-        acks[1].wait()
-        world.acknowledged += [1, 2, 3]
-        assert world.check() == [1, 2, 3]
-        writer.close()
-        if interrupt.left > 0:
-            break
-    assert nth > 100

@@ -1,9 +1,10 @@
 """A writer of a shard that is killed (SIGKILL): by itself at some call to its store, or from outside.
 
 Each line of its input is a job in JSON: ``{"uri", "options", "life", "config", "threads", "told": path, "kill_at",
-"after"}``. A child does it, which can be killed alone: ``{"child": its id}`` is said when it begins, and ``{"ended"}``
-when it is gone. First it says which rows it found in the shard, then it puts rows for as long as it lives. What it
-finds, tries and is told goes to the file ``told``, a line each: a kill loses none.
+"after"}``, with "wal" for another store of its WAL and "kill_wal_at" for a call to that. A child does it, which can be
+killed alone: ``{"child": its id}`` is said when it begins, and ``{"ended"}`` when it is gone. First it says which rows
+it found in the shard, then it puts rows for as long as it lives. What it finds, tries and is told goes to the file
+``told``, a line each: a kill loses none.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ class Victim:
         store = open_store(job["uri"], job["options"] or None)
         if job["kill_at"]:
             store = Deadly(store, job["kill_at"], after=job["after"])
-        table = open_table(store, probe=False)
+        wal = job.get("wal")
+        if wal is not None and job.get("kill_wal_at"):
+            wal = Deadly(open_store(wal), job["kill_wal_at"], after=job["after"])
+        table = open_table(store, probe=False, wal=wal)
         config = ShardWriterConfig(**job["config"])
         writer = table.shard("a").writer(config, name=f"life {job['life']}")
         self.note(found=self.found(table, writer))

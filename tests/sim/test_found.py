@@ -243,6 +243,7 @@ def test_scan__shard_is_written_to_for_the_first_time_while_it_is_opened__is_no_
             writer.put([{"id": 1, "name": "first"}])
 
     open_beside(open_log(bucket, root="log/"), "shards/0000-0000/manifest/", create=True)  # and its maker died
-    store.after("list", put, key="wal/identity")
+    store.after("list", put, key="manifest/floor")
     assert reader.scan(fresh=True).to_arrow().num_rows in {0, 1}
+    assert store.pending == 0
     assert reader.count(fresh=True) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 
 import pytest
@@ -78,21 +77,6 @@ def test_run_seed__each_scenario_of_shards__meets_all_that_can_happen(scenario):
         assert totals[what] >= SEEDS / 4, what
     assert totals["acknowledged"] >= 5 * SEEDS
     assert fenced >= SEEDS / 4
-
-
-@pytest.mark.parametrize("scenario", SHARDED)
-def test_run_seed__of_shards_twice__does_exactly_the_same(scenario):
-    one, two = run_seed(11, scenario), run_seed(11, scenario)
-    assert one == two
-    assert one.trace == two.trace
-
-
-def test_run_seed__of_shards__starts_no_thread(monkeypatch):
-    started = []
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread.name))
-    for scenario in SHARDED:
-        assert run_seed(5, scenario).violations == ()
-    assert started == []
 
 
 # -- the book ----------------------------------------------------------------------------------------

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 
 import pytest
 
+import shares
 from siltstone.errors import InvalidInputError
 from siltstone.testing.sim import SCENARIOS, run_seed, run_seeds
 from siltstone.testing.sim.__main__ import main
 from siltstone.testing.sim.faults import KINDS
 
+TABLES = [name for name in SCENARIOS if name.startswith(("shards", "retain"))]
+SEEDS = 60 if shares.WHOLE else 20
 EVERY_FAULT = {name for names in KINDS.values() for name in names}
 
 
@@ -31,6 +35,21 @@ def test_run_seed__twice__does_exactly_the_same(seed):
     assert one.trace == two.trace
 
 
+@pytest.mark.parametrize("scenario", TABLES)
+def test_run_seed__of_tables_twice__does_exactly_the_same(scenario):
+    one, two = run_seed(11, scenario), run_seed(11, scenario)
+    assert one == two
+    assert one.trace == two.trace
+
+
+def test_run_seed__of_tables__starts_no_thread(monkeypatch):
+    started = []
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread.name))
+    for scenario in TABLES:
+        assert run_seed(5, scenario).violations == ()
+    assert started == []
+
+
 def test_run_seed__in_other_processes__does_exactly_the_same():
     here = run_seed(7).trace_hash
     assert {replayed(7, hash_seed="0"), replayed(7, hash_seed="12345")} == {here}
@@ -43,17 +62,17 @@ def test_run_seed__other_seeds__do_something_else():
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_run_seed__every_scenario__has_faults_and_operations(scenario):
     totals: Counter[str] = Counter()
-    for seed in range(60):
+    for seed in range(SEEDS):
         outcome = run_seed(seed, scenario)
         assert outcome.violations == ()
         assert outcome.scenario == scenario
         totals.update(outcome.counters)
-    assert totals["faults"] >= 5 * 60
-    assert totals["acknowledged"] >= 2 * 60
+    assert totals["faults"] >= 5 * SEEDS
+    assert totals["acknowledged"] >= 2 * SEEDS
 
 
-def test_run_seeds__several_hundred__meet_every_fault_and_ten_on_average():
-    outcomes = list(run_seeds(range(480)))
+def test_run_seeds__some_hundreds__meet_every_fault_and_ten_on_average():
+    outcomes = list(run_seeds(range(240)))
     totals = sum((Counter(outcome.counters) for outcome in outcomes), Counter())
     assert [name for name in sorted(EVERY_FAULT) if not totals[name]] == []
     assert totals["faults"] >= 10 * len(outcomes)

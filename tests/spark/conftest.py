@@ -6,6 +6,7 @@ asks for ``spark`` or for ``connect``, never for both.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,3 +43,11 @@ def standalone() -> Iterator[spark_cluster.Cluster]:
     """A master and two workers with one core each, for drivers in processes of their own."""
     with spark_cluster.cluster(workers=2, cores=1) as made:
         yield made
+
+
+@pytest.fixture
+def driver_master(request: pytest.FixtureRequest) -> str:
+    """Where a driver that is killed runs: its process commits either way, and a cluster starts slowly."""
+    if "SILTSTONE_TEST_SECONDS" in os.environ:
+        return request.getfixturevalue("standalone").master
+    return "local[2]"

@@ -20,7 +20,7 @@ from siltstone.errors import (
     UnavailableError,
 )
 from siltstone.testing.s3server import Faults, FaultServer
-from spark_cluster import AT_ONCE, SPECULATION, answers
+from spark_cluster import AT_ONCE, DRIVER_SECONDS_MAX, SPECULATION, answers, run, start
 from spark_ingests import ROWS as MANY
 from spark_ingests import module
 from spark_streams import finish, stream_of, write_files
@@ -262,7 +262,7 @@ def test_ingest__two_streams_by_name__are_told_apart(spark, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_ingest__workers_and_executors_die_and_stall__rows_are_there_once(standalone, tmp_path):
     job = {"root": str(tmp_path), "faults": FAULTS}
     found = answers(standalone.run(DRIVER, "faults", json.dumps(job), config=SPECULATION).stdout)
@@ -274,12 +274,12 @@ def test_ingest__workers_and_executors_die_and_stall__rows_are_there_once(standa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_ingest__its_driver_is_killed_in_the_middle__run_again_all_rows_are_there_once(standalone, tmp_path):
+@pytest.mark.timeout(900)
+def test_ingest__its_driver_is_killed_in_the_middle__run_again_all_rows_are_there_once(driver_master, tmp_path):
     job = json.dumps({"uri": f"{tmp_path}/table", "marker": f"{tmp_path}/met"})
-    driver = standalone.start(DRIVER, "killed", job, config=AT_ONCE)
-    out, err = driver.communicate(timeout=240)
+    driver = start(DRIVER, "killed", job, master=driver_master, config=AT_ONCE)
+    out, err = driver.communicate(timeout=DRIVER_SECONDS_MAX)
     assert driver.returncode == -signal.SIGKILL, out + err
-    assert standalone.run(DRIVER, "killed", job, config=AT_ONCE).stdout.strip() == ""
+    assert run(DRIVER, "killed", job, master=driver_master, config=AT_ONCE).stdout.strip() == ""
     ids = ss.open(f"{tmp_path}/table").scan(["id"], fresh=True).to_arrow().column("id").to_pylist()
     assert sorted(ids) == list(range(MANY))

@@ -10,7 +10,10 @@ from siltstone.errors import FencedError, SchemaMismatchError, UnavailableError
 from siltstone.spark import pen as module
 from siltstone.spark.ingest import _config
 from siltstone.spark.pen import Pen
+from siltstone.store.memory import MemoryBucket, MemoryStore
 from siltstone.table.once import Once
+from siltstone.testing.script import Fault
+from siltstone.testing.stores import FaultStore
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int64())])
 JOB = Once(id="job")
@@ -141,6 +144,22 @@ def test_pen__fenced_without_end__the_job_fails_or_the_attempt_where_it_was_its_
             writer.end()
     assert "one job at a time" in caught.value.hint
     assert ids(table) == list(range(100, 110))
+
+
+def test_pen__its_writer_was_stopped__the_task_is_to_run_again():
+    store = FaultStore(MemoryStore(bucket=MemoryBucket()))
+    table = ss.create(store, schema=SCHEMA, key="id", shards=1, probe=False)
+    with Pen(table, 0, once=JOB, config=_config(None, {}), name="spark job") as writer:
+        writer.put(rows(0))
+        writer.put(rows(10))  # the writer is open
+        store.on("create", Fault.DENY, key="/wal/entries/", times=1000)
+        with pytest.raises(UnavailableError, match="the writer was stopped"):
+            writer.end()
+    store.script.clear()
+    with Pen(table, 0, once=JOB, config=_config(None, {}), name="spark job") as writer:
+        writer.put(rows(0, 20))
+        assert writer.end() == (20, False)
+    assert ids(table) == list(range(20))
 
 
 def test_pen__rows_that_do_not_fit__are_refused(table):

@@ -159,7 +159,7 @@ def test_at__no_or_two_ways_to_name_a_version__are_refused(table):
     table.tag("a")
     for call in (table.at, table.restore):
         for names in ({}, {"version": 1, "tag": "a"}, {"tag": "a", "timestamp": "2100-01-01"}):
-            with refused(table, match="version=, tag= and timestamp="):
+            with refused(table, match="version=, tag=, timestamp= and checkpoint="):
                 call(**names)
 
 

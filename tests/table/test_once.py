@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from siltstone.api import create_table, open_table
+from siltstone.errors import InvalidInputError
+from siltstone.table.history import ROLLUP_EVERY
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("score", pa.int64()), ("note", pa.string())])
 ROUNDS = 8
@@ -56,3 +58,51 @@ def test_transaction__process_is_killed_and_another_runs_it_again__it_is_applied
     assert table.version == 1 + KILLS
     assert table.count("score = 1") > ROWS, "none but the first was killed after its commit"
     assert table.count("score = 2") > 0, "none was killed before its commit"
+
+
+def test_transaction__id_was_applied_as_another_kind_of_work__is_refused_where_that_is_known(tmp_path):
+    table = create_table(str(tmp_path / "t"), schema=SCHEMA, key="id")
+    row = [{"id": 1, "score": 1, "note": ""}]
+    with table.transaction(once="x") as transaction:
+        transaction.upsert(row)
+    told = r"once='x' was applied as an upsert in version 1, and this is an append \(.*an id of its own"
+    with pytest.raises(InvalidInputError, match=told), table.transaction(once="x") as transaction:
+        transaction.append(row)
+    with pytest.raises(InvalidInputError, match="and this is a delete"), table.transaction(once="x") as transaction:
+        transaction.delete(None)
+    with table.transaction(once="x") as transaction:  # several kinds have no name to compare
+        transaction.delete("id = 7")
+        transaction.append(row)
+    assert transaction.result.operation == "none"
+    for _ in range(2):
+        with table.transaction(once="x") as transaction:
+            transaction.upsert([])
+        assert (transaction.result.version, transaction.result.operation) == (1, "none")
+    assert table.version == 1
+
+
+def test_transaction__id_of_another_kind_is_committed_meanwhile__is_refused_and_changes_nothing(tmp_path):
+    table = create_table(str(tmp_path / "t"), schema=SCHEMA, key="id")
+    row = [{"id": 1, "score": 1, "note": ""}]
+    late = table.transaction(once="x")
+    late.append(row)
+    with open_table(table.uri).transaction(once="x") as transaction:
+        transaction.overwrite(row)
+    with pytest.raises(InvalidInputError, match="applied as an overwrite in version 1, and this is an append"):
+        late.commit()
+    assert table.version == 1
+
+
+def test_transaction__ids_that_a_clone_or_a_rollup_took_over__change_nothing_in_silence(tmp_path):
+    table = create_table(str(tmp_path / "t"), schema=SCHEMA, key="id")
+    row = [{"id": 1, "score": 1, "note": ""}]
+    with table.transaction(once="x") as transaction:
+        transaction.upsert(row)
+    clone = table.clone(str(tmp_path / "clone"))
+    for number in range(ROLLUP_EVERY + 2):
+        table.set({"number": str(number)})
+    for one in (clone, open_table(table.uri)):
+        assert not [step for step in one._now().recent if step.change and step.change.operation == "upsert"]
+        with one.transaction(once="x") as transaction:
+            transaction.append(row)
+        assert transaction.result.operation == "none"

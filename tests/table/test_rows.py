@@ -208,6 +208,8 @@ def test_batches__broken_source__is_wrapped(tmp_path):
         (pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), []), ["lack 'name'"]),
         ({"id": [1, 2], "name": ["a"]}, ["'name' has 1 values, and 'id' has 2"]),
         ({"id": 1, "name": ["a"]}, ["'id' is of the type 'int', not a list of values"]),
+        ({"id": 1, "name": "a"}, ["one row? put it in a list"]),
+        ({"id": None, "name": "a"}, ["one row? put it in a list"]),
         ({"id": np.array(1), "name": ["a"]}, ["'id' is of the type 'int'"]),
         ({"id": "12", "name": ["a"]}, ["'id' is of the type 'str'"]),
         ([ROWS[0], {"id": 2}], ["row 1 (counting from 0): it lacks 'name'", "give None"]),

@@ -107,6 +107,36 @@ def test_gather__two_tasks_have_a_key_in_common__is_refused():
     assert refused.value.facts["keys"] == "5"
 
 
+def test_stage_rows__a_key_twice__hint_says_what_helps_here(tmp_path):
+    table = RowTable(pa.schema([("a", pa.string()), ("b", pa.int32())]), key=["a", "b"])
+    twice = [{"a": "x", "b": 1}] * 3
+    with pytest.raises(DuplicateKeyError, match=r"^a key comes twice in what was given: \('x', 1\) \(") as alone:
+        jobs.gathered(table, [twice])
+    with pytest.raises(DuplicateKeyError, match=r"^a key comes twice in what was given: \('x', 1\) \(") as apart:
+        jobs.gathered(table, [twice[:1], twice[:1], twice[:1]])
+    for refused in (alone, apart):
+        assert 'dropDuplicates(["a", "b"])' in refused.value.hint
+        assert "row_number()" in refused.value.hint
+        assert "upsert" not in refused.value.hint, "it refuses them too"
+
+
+def test_append__keys_are_there_in_many_fragments__the_count_is_true_or_says_that_it_is_not_all():
+    table = RowTable(key="id")
+    for first in range(0, 1000, 500):
+        table.append(numbered(*range(first, first + 500)))
+    with pytest.raises(DuplicateKeyError, match=r"^1,000 keys are in the table already, such as 0, 1, 2, 3, 4 \("):
+        table.append(numbered(*range(1000), 2000))
+    with pytest.raises(DuplicateKeyError, match=r"^1 key is in the table already: 7 \("):
+        table.append(numbered(7, 3000))
+    with pytest.raises(DuplicateKeyError, match=r"^2 keys are in the table already: 7, 900 \("):
+        table.append(numbered(900, 7))
+    lots = [numbered(*range(400, 700)), numbered(3, 1001)]
+    with pytest.raises(DuplicateKeyError, match=r"^at least 300 keys are in the table already, such as 400, 401, "):
+        table.do(jobs.append(table, lots))
+    with pytest.raises(DuplicateKeyError, match=r"^1 key is in the table already: 3 \("):
+        table.do(jobs.append(table, [numbered(1002), numbered(3)]))
+
+
 @pytest.mark.parametrize("kind", KEYS)
 def test_gather__two_tasks_have_a_key_of_any_type_in_common__is_refused(kind):
     arrow, value = KEYS[kind]
@@ -283,6 +313,21 @@ def test_staging__a_batch_is_run_again_or_comes_late__changes_nothing(tmp_path):
         staged = stage_rows(staging.site, rows([batch]), twice="refuse")
         staging.commit([Append(gather(staging.tools, staging.state.schema, [staged]))])
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [3, 4]
+
+
+def test_staging__the_id_is_of_another_kind_of_work__is_refused_before_anything_is_done(tmp_path):
+    table = create_table(str(tmp_path / "table"), schema=SCHEMA, key="id")
+    with table.transaction(once="job") as transaction:
+        transaction.upsert(rows([1]))
+    staging = Staging(open_table(table.uri), once=check_once("job"))
+    assert staging.applied_as("upsert")
+    with pytest.raises(InvalidInputError, match="once='job' was applied as an upsert in version 1, and this is a del"):
+        staging.applied_as("delete")
+    staged = stage_rows(staging.site, rows([2]), twice="refuse")
+    with pytest.raises(InvalidInputError, match="applied as an upsert in version 1, and this is an append"):
+        staging.commit([Append(gather(staging.tools, staging.state.schema, [staged]))])
+    assert staging.commit([]).version == 1, "a mark alone is no other work"
+    assert table.version == 1
 
 
 def test_site__two_of_one_store__share_their_readers(tmp_path):

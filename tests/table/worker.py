@@ -75,6 +75,8 @@ def run(job: dict) -> None:
 
 def main() -> None:
     while line := sys.stdin.readline():
+        if line == "go\n":  # to a child that was killed before it read it
+            continue
         job = json.loads(line)
         if not job.get("fork"):
             run(job)
