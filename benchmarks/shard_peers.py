@@ -63,7 +63,7 @@ class Slate:
         (where / "slate").mkdir()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        self._db = self.wait(DbBuilder(str(where / "slate"), ObjectStore.resolve("file:///")).build())
+        self.db = self.wait(DbBuilder(str(where / "slate"), ObjectStore.resolve("file:///")).build())
 
     def wait(self, call: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_awaited(call), self._loop).result()
@@ -72,7 +72,7 @@ class Slate:
         """A durable put."""
 
         async def work() -> None:
-            handle = await self._db.put(key, value)
+            handle = await self.db.put(key, value)
             await handle.await_durable()
 
         self.wait(work())
@@ -82,8 +82,8 @@ class Slate:
 
         async def work() -> None:
             for key, value in pairs:
-                await self._db.put(key, value)
-            await self._db.flush_with_options(FlushOptions(flush_type=FlushType.WAL))
+                await self.db.put(key, value)
+            await self.db.flush_with_options(FlushOptions(flush_type=FlushType.WAL))
 
         self.wait(work())
 
@@ -93,13 +93,13 @@ class Slate:
         async def work() -> int:
             found = 0
             for key in keys:
-                found += await self._db.get(key) is not None
+                found += await self.db.get(key) is not None
             return found
 
         return int(self.wait(work()))
 
     def close(self) -> None:
-        self.wait(self._db.shutdown())
+        self.wait(self.db.shutdown())
         self._loop.call_soon_threadsafe(self._loop.stop)
 
 

@@ -1,4 +1,4 @@
-"""The long form of the tests: fresh simulator seeds, kill loops and crowds of writers, until the time is up.
+"""The long form of the tests: fresh simulator seeds, kill loops, crowds of writers, and every place of each fault.
 
 ``python tools/soak.py --hours 8``. Each round takes seeds that no round took before (``--from`` goes on where an
 earlier soak ended). Stops at the first failure with what is needed to see it again; exit code 1 then.
@@ -20,11 +20,16 @@ FIRST_SEED = 1_000_000  # those below are the test suite's
 SEEDS_A_ROUND = 5_000
 REAL = (
     "tests/faults/test_kill.py",
+    "tests/index",
     "tests/log/test_many_processes.py",
     "tests/pipeline/test_kill.py",
-    "tests/shard/test_kill_writer.py",
+    "tests/retain",
+    "tests/shard",
+    "tests/sim/test_simulator.py",
     "tests/spark/test_failures.py",
+    "tests/spark/test_ingest.py",
     "tests/spark/test_streams.py",
+    "tests/spark/test_text_failures.py",
     "tests/table/test_kill.py",
     "tests/table/test_many_operations.py",
     "tests/table/test_many_processes.py",
