@@ -20,15 +20,16 @@ def test_usage__each_verb__is_counted_with_its_bytes(store):
     store.put("b", b"4567")
     store.get("a")
     store.get_ranges("b", [(0, 1), (1, 3)])
+    store.read_into("b", 1, memoryview(bytearray(2)))
     store.head("a")
     store.copy("a", "c")
     list(store.get_many(["a", "missing"]))
     list(store.list())
     store.delete(["a", "b"])
     usage = store.usage()
-    assert usage.requests == {"create": 1, "put": 1, "get": 5, "head": 1, "copy": 1, "list": 1, "delete": 1}
-    assert (usage.bytes_out, usage.bytes_in) == (7, 3 + 3 + 3)
-    assert usage.total == 11
+    assert usage.requests == {"create": 1, "put": 1, "get": 6, "head": 1, "copy": 1, "list": 1, "delete": 1}
+    assert (usage.bytes_out, usage.bytes_in) == (7, 3 + 3 + 2 + 3)
+    assert usage.total == 12
 
 
 def test_usage__calls_that_fail__count_too(store):

@@ -9,7 +9,7 @@ from siltstone import paths
 from siltstone.errors import CorruptionError, InvalidInputError, MissingObjectError
 from siltstone.store.connect import open_store
 from siltstone.table import evolve, layout, stream, tasks
-from siltstone.table.local import can_test, count_matching, read_matching
+from siltstone.table.local import can_read, count_matching, read_matching
 from siltstone.table.reading import Reading
 from siltstone.table.tasks import GroupTask, WholeTask
 from state_tables import StateTable
@@ -44,7 +44,7 @@ FILTERS = [
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """Three fragments on a disk, of several row groups each, with nulls, and with NaN among the scores."""
-    monkeypatch.setattr(stream, "processors", lambda: 2)
+    monkeypatch.setattr(stream, "processors", lambda: 3)
     monkeypatch.setattr(tasks, "SMALL_ROWS", 0)
     monkeypatch.setattr(layout, "GROUP_ROWS", 3000)
     made = StateTable(COLUMNS, store=open_store(str(tmp_path / "table")))
@@ -72,7 +72,9 @@ def rows_of(number):
 
 
 def kinds_of(table, where):
-    reading = Reading(table.tools, table.state.schema, (), parse(where, table), whole=True)
+    predicate = None if where is None else parse(where, table)
+    fields = table.state.schema.fields if where is None else ()
+    reading = Reading(table.tools, table.state.schema, fields, predicate, whole=True)
     return [type(one) for one in tasks.tasks(reading, reading.choose(table.state.fragments))]
 
 
@@ -89,6 +91,35 @@ def test_to_arrow__filter_on_a_disk__gives_what_is_given_in_batches(table, where
     assert same(scan(table, where=where, columns=["day", ODD]).to_arrow(), wanted.select(["day", ODD]))
     assert scan(table, where=where).count() == wanted.num_rows
     assert scan(table, where=where, limit=9, offset=4).to_arrow()["id"].equals(wanted["id"].slice(4, 9))
+
+
+def test_to_arrow__no_filter_on_a_disk__gives_what_is_given_in_batches(table):
+    assert kinds_of(table, None) == [WholeTask] * 3
+    found = scan(table).to_arrow()
+    found.validate(full=True)
+    assert found.schema.equals(table.rows.schema)
+    assert same(found, table.rows)
+    assert same(pa.Table.from_batches(scan(table).to_batches(), found.schema), table.rows)
+    assert same(scan(table, columns=["tags", ODD]).to_arrow(), table.rows.select(["tags", ODD]))
+    assert same(scan(table, limit=9, offset=4).to_arrow(), table.rows.slice(4, 9))
+
+
+@pytest.mark.parametrize(("threads", "whole"), [(1, 3), (2, 2), (3, 3), (4, 0)])
+def test_to_arrow__more_fragments_than_threads_can_share_evenly__the_last_are_read_by_row_groups(
+    table, monkeypatch, threads, whole
+):
+    monkeypatch.setattr(stream, "processors", lambda: threads)
+    assert kinds_of(table, None) == [WholeTask] * whole + [GroupTask] * 3 * (3 - whole)
+    assert same(scan(table).to_arrow(), table.rows)
+
+
+def test_to_arrow__no_filter_and_fragments_with_deleted_rows__they_are_left_out(table):
+    table.delete(1, range(0, ROWS, 3))
+    assert kinds_of(table, None) == [WholeTask] * 3
+    assert same(scan(table).to_arrow(), table.rows)
+    table.delete(2, [one for one in range(ROWS) if one % 5])
+    assert kinds_of(table, None) == [WholeTask, WholeTask, *[GroupTask] * 3]
+    assert same(scan(table).to_arrow(), table.rows)
 
 
 def test_read_matching__fragment_as_the_schema_says__is_read_here(table):
@@ -139,8 +170,8 @@ def test_to_arrow__column_renamed_and_another_takes_its_name__each_gives_its_own
 
 
 @pytest.mark.parametrize("where", ["100 / grp > 20", 'cast("Odd ""name"" of. it" as int) > 3', "grp + 1 = 4"])
-def test_can_test__a_filter_that_may_fail_or_compute__is_tested_elsewhere(table, where):
-    assert not can_test(table.tools, parse(where, table))
+def test_can_read__a_filter_that_may_fail_or_compute__is_tested_elsewhere(table, where):
+    assert not can_read(table.tools, parse(where, table))
 
 
 def test_to_arrow__a_filter_that_fails__says_so(table):
@@ -148,18 +179,26 @@ def test_to_arrow__a_filter_that_fails__says_so(table):
         scan(table, where="100 / grp > 20").to_arrow()
 
 
-def test_can_test__a_path_with_the_signs_of_a_pattern__is_read_elsewhere(tmp_path):
+def test_can_read__a_path_with_the_signs_of_a_pattern__is_read_elsewhere(tmp_path):
     made = StateTable(COLUMNS, store=open_store(str(tmp_path / "a*b")))
-    assert not can_test(made.tools, parse("grp = 3", made))
+    assert not can_read(made.tools, parse("grp = 3", made))
+    assert not can_read(made.tools, None)
 
 
-def test_can_test__a_store_in_memory__is_read_elsewhere():
+def test_can_read__a_store_in_memory__is_read_elsewhere():
     made = StateTable(COLUMNS)
-    assert not can_test(made.tools, parse("grp = 3", made))
+    assert not can_read(made.tools, parse("grp = 3", made))
 
 
-@pytest.mark.parametrize("counts", [False, True])
-def test_to_arrow__a_damaged_fragment__is_named(table, counts):
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table: scan(table, where="grp = 3").to_arrow(),
+        lambda table: scan(table, where="grp = 3").count(),
+        lambda table: scan(table).to_arrow(),
+    ],
+)
+def test_to_arrow__a_damaged_fragment__is_named(table, read):
     scan(table, where="grp = 3").to_arrow()
     key = paths.data(table.names[1])
     file = table.tools.files.open(next(live.fragment for live in table.state.fragments if live.fragment.name in key))
@@ -168,7 +207,7 @@ def test_to_arrow__a_damaged_fragment__is_named(table, counts):
     data[chunk.range.end - 9] ^= 1
     table.store.put(key, bytes(data))
     with pytest.raises(CorruptionError, match="changed since it was written") as caught:
-        scan(table, where="grp = 3").count() if counts else scan(table, where="grp = 3").to_arrow()
+        read(table)
     assert caught.value.facts["object"] == key
 
 

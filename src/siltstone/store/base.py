@@ -74,6 +74,12 @@ class Store(ABC):
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Byte ranges ``(start, end)`` of one object, fetched together."""
 
+    def read_into(self, key: str, start: int, into: memoryview) -> int:
+        """Fill memory with the bytes of one object from ``start`` on. Returns how many there were."""
+        data = self.get_ranges(key, [(start, start + len(into))])[0]
+        into[: len(data)] = data
+        return len(data)
+
     @abstractmethod
     def head(self, key: str) -> ObjectInfo | None:
         """What is known of an object; None where there is none."""

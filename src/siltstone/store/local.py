@@ -82,6 +82,15 @@ class LocalStore(Store):
         with self._open(key) as file:
             return [_read(file, start, end - start) for start, end in ranges]
 
+    def read_into(self, key: str, start: int, into: memoryview) -> int:
+        if not hasattr(os, "preadv"):  # older systems of Apple's
+            return super().read_into(key, start, into)
+        done = 0
+        with self._open(key) as file:
+            while done < len(into) and (count := os.preadv(file, [into[done:]], start + done)):
+                done += count
+        return done
+
     def head(self, key: str) -> ObjectInfo | None:
         try:
             with self._open(key) as file:

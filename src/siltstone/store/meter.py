@@ -67,6 +67,12 @@ class MeteredStore(StoreWrapper):
         self._count("get", requests=0, received=sum(map(len, parts)))
         return parts
 
+    def read_into(self, key: str, start: int, into: memoryview) -> int:
+        self._count("get")
+        count = self.inner.read_into(key, start, into)
+        self._count("get", requests=0, received=count)
+        return count
+
     def get_many(self, keys: Iterable[str], *, limit: int = OBJECT_BYTES_MAX) -> Iterator[bytes | None]:
         for data in self.inner.get_many(keys, limit=limit):
             self._count("get", received=len(data or b""))

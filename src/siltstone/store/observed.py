@@ -48,6 +48,12 @@ class ObservedStore(StoreWrapper):
         self._moved("read", sum(map(len, parts)))
         return parts
 
+    def read_into(self, key: str, start: int, into: memoryview) -> int:
+        with self._request("get"):
+            count = self.inner.read_into(key, start, into)
+        self._moved("read", count)
+        return count
+
     def get_many(self, keys: Iterable[str], *, limit: int = OBJECT_BYTES_MAX) -> Iterator[bytes | None]:
         try:
             for data in self.inner.get_many(keys, limit=limit):

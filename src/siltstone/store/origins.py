@@ -45,6 +45,10 @@ class OriginsStore(StoreWrapper):
         store, there = self.holder(key)
         return store.get_ranges(there, ranges)
 
+    def read_into(self, key: str, start: int, into: memoryview) -> int:
+        store, there = self.holder(key)
+        return store.read_into(there, start, into)
+
     def get_many(self, keys: Iterable[str], *, limit: int = OBJECT_BYTES_MAX) -> Iterator[bytes | None]:
         wanted = list(keys)
         if not any(paths.parse_origin(key) for key in wanted):

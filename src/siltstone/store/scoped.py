@@ -37,6 +37,9 @@ class ScopedStore(Store):
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self.inner.get_ranges(self._key(key), ranges)
 
+    def read_into(self, key: str, start: int, into: memoryview) -> int:
+        return self.inner.read_into(self._key(key), start, into)
+
     def get_many(self, keys: Iterable[str], *, limit: int = OBJECT_BYTES_MAX) -> Iterator[bytes | None]:
         return self.inner.get_many(map(self._key, keys), limit=limit)
 

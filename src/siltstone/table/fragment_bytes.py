@@ -10,7 +10,7 @@ What must hold:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 
@@ -21,13 +21,14 @@ from siltstone.format.parquet import MAGIC, TRAILER_BYTES, Range, footer_start, 
 from siltstone.store.origins import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from siltstone.format.table import Fragment
     from siltstone.store.base import Store
 
 TAIL_BYTES = 64 * 1024
-PART_BYTES = 1024 * 1024
+
+T = TypeVar("T")
 
 _PARSED_PER_BYTE = 8  # what a footer takes in memory, for each of its bytes
 
@@ -73,19 +74,18 @@ class FragmentBytes:
     def fetch_whole(self, ranges: Sequence[Range]) -> list[bytes]:
         """What ``fetch`` gives, as anything that holds bytes: from a local disk, in memory that was used before.
 
-        To clear fresh memory for large ranges takes longer than to read them, so they are read in small parts and put
-        together in Arrow's memory, which it uses again and again.
+        To clear fresh memory for large ranges takes longer than to read them, so they are read into Arrow's memory,
+        which it uses again and again.
         """
-        if self.store.traits.kind != "file" or all(one.end - one.start <= PART_BYTES for one in ranges):
+        if self.store.traits.kind != "file":
             return self.fetch(ranges)
-        return [self._fetch_parts(one) if one.end - one.start > PART_BYTES else self.fetch([one])[0] for one in ranges]
+        return [self._kept(one) if one.start >= self._tail_start else self._read_into_arrow(one) for one in ranges]
 
-    def _fetch_parts(self, whole: Range) -> bytes:
-        space = pa.allocate_buffer(whole.end - whole.start)
-        view = memoryview(space).cast("B")
-        for start in range(whole.start, whole.end, PART_BYTES):
-            end = min(whole.end, start + PART_BYTES)
-            view[start - whole.start : end - whole.start] = self.fetch([Range(start, end)])[0]
+    def _read_into_arrow(self, one: Range) -> bytes:
+        space = pa.allocate_buffer(one.end - one.start)
+        count = self._asked(lambda: self.store.read_into(self.key, one.start, memoryview(space).cast("B")))
+        if count != one.end - one.start:
+            raise self.corrupt(f"it ends before byte {one.end}")
         return cast("bytes", space)
 
     def check_kept(self) -> None:
@@ -131,8 +131,12 @@ class FragmentBytes:
         return seal.Sums(self.fetch([where])[0], where, leaves=leaves, name=self.key)
 
     def _get(self, ranges: Sequence[Range]) -> list[bytes]:
+        return self._asked(lambda: self.store.get_ranges(self.key, ranges))
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """What the store answers; its errors say which fragment is gone or of another size."""
         try:
-            return self.store.get_ranges(self.key, ranges)
+            return ask()
         except NotFoundError as error:
             raise MissingObjectError(
                 f"the fragment {self.key} is gone from {self.store.uri}",

@@ -1,6 +1,7 @@
 """Whole fragments on a local disk, read and filtered in one go by the engine that evaluates filters.
 
-It skips the values of rows that do not match, which decoding a column and choosing from it can't.
+It skips the values of rows that do not match, which decoding a column and choosing from it can't, and spends less on
+each page.
 
 What must hold:
 - The rows are those that the filter keeps, in the order of the file. The expression and its engine are the same as
@@ -21,10 +22,13 @@ import pyarrow as pa
 from siltstone.errors import SiltstoneError
 from siltstone.format.seal import Part
 from siltstone.table import engine
+from siltstone.table.masking import masked
 from siltstone.table.schema import arrow_type
 
 if TYPE_CHECKING:
+    import numpy as np
     from datafusion import DataFrame, Expr, SessionContext
+    from numpy.typing import NDArray
 
     from siltstone.format.table import Field
     from siltstone.store.base import Store
@@ -46,32 +50,48 @@ _SAFE_OPERATORS = frozenset({
 })  # fmt: skip
 
 
-def can_test(tools: Tools, predicate: Predicate) -> bool:
-    """Whether files of a table's store are read here, and tested by a filter."""
-    local = _directory(tools.store) is not None
-    return bool(local and predicate.columns and not engine.is_forked() and _is_safe(predicate.expr))
+def can_read(tools: Tools, predicate: Predicate | None) -> bool:
+    """Whether files of a table's store are read here, and tested by a filter where there is one."""
+    if _directory(tools.store) is None or engine.is_forked():
+        return False
+    return predicate is None or bool(predicate.columns and _is_safe(predicate.expr))
 
 
 def read_matching(
-    file: FileLike, predicate: Predicate, *, fields: tuple[Field, ...], tested: tuple[Field, ...]
+    file: FileLike,
+    predicate: Predicate | None,
+    *,
+    fields: tuple[Field, ...],
+    tested: tuple[Field, ...] = (),
+    keep: NDArray[np.bool_] | None = None,
 ) -> pa.Table | None:
-    """Some columns of the rows that match; None where the fragment must be read in another way."""
+    """Some columns of the rows that match, or at which ``keep`` is true; of all where neither is given.
+
+    None where the fragment must be read in another way.
+    """
     frame = _filtered(file, predicate, (*fields, *(one for one in tested if one not in fields)))
     if frame is None:
         return None
-    try:
-        batches = frame.select(*(_quoted(one.name) for one in fields)).collect()
-    except Exception:  # whatever it is, the other way of reading tells it properly
-        return None
     kinds = [arrow_type(one) for one in fields]
-    if any(batch.schema.types != kinds for batch in batches):
-        return None
     schema = pa.schema(
         [pa.field(one.name, kind, nullable=one.nullable) for one, kind in zip(fields, kinds, strict=True)]
     )
-    return pa.Table.from_batches(
-        [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema
-    )
+    found: list[pa.Table] = []
+    rows = 0
+    try:
+        # One by one: what is left out makes room for the next.
+        for each in frame.select(*(_quoted(one.name) for one in fields)).execute_stream():
+            batch = each.to_pyarrow()
+            if batch.schema.types != kinds:
+                return None
+            table = pa.Table.from_arrays(batch.columns, schema=schema)
+            found.append(table if keep is None else masked(table, keep[rows : rows + len(table)]))
+            rows += batch.num_rows
+    except Exception:  # whatever it is, the other way of reading tells it properly
+        return None
+    if keep is not None and rows != len(keep):
+        return None
+    return pa.concat_tables(found) if found else schema.empty_table()
 
 
 def count_matching(file: FileLike, predicate: Predicate, *, tested: tuple[Field, ...]) -> int | None:
@@ -101,7 +121,7 @@ def _is_safe(expr: Expr) -> bool:
     return True
 
 
-def _filtered(file: FileLike, predicate: Predicate, fields: tuple[Field, ...]) -> DataFrame | None:
+def _filtered(file: FileLike, predicate: Predicate | None, fields: tuple[Field, ...]) -> DataFrame | None:
     """The rows that match, not yet read, of a fragment whose bytes are good."""
     source = file.source
     directory = None if source is None else _directory(source.store)
@@ -112,7 +132,7 @@ def _filtered(file: FileLike, predicate: Predicate, fields: tuple[Field, ...]) -
         found = frame.schema()
         if any(found.field(one.name).type != arrow_type(one) for one in fields):
             return None
-        return frame.filter(predicate.expr)
+        return frame if predicate is None else frame.filter(predicate.expr)
     except SiltstoneError:
         raise
     except Exception:  # as above

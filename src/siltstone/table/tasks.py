@@ -8,32 +8,36 @@ What must hold:
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from siltstone.table.local import can_test, count_matching, read_matching
+from siltstone.table import layout
+from siltstone.table.local import can_read, count_matching, read_matching
 from siltstone.table.masking import joined, masked
 from siltstone.table.reading import Piece, Reading, as_mask, pieces, read_all, read_some, test, there
 from siltstone.table.stream import Pace, Turn, in_order, pace_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from siltstone.format.rollup import Live
     from siltstone.format.table import Fragment
     from siltstone.table.files import FileLike
-    from siltstone.table.predicate import Predicate
     from siltstone.table.vectors import Deleted
 
 SMALL_ROWS = 16_384  # a fragment of at most so many rows and bytes is read whole, together with its neighbours
 SMALL_BYTES = 1024 * 1024
 TOGETHER_ROWS = 65_536
 TOGETHER_FILES = 64
+EVEN_FRAGMENTS = 8  # for each thread: with more, it hardly matters who ends last
+UNEVEN_MAX = 1.15
+MOST_ROWS = 0.5  # of a fragment: where fewer are left, pages without any are passed over
 LOT_MAX = 64  # fragments that are looked into ahead of their turn
 OPENED_TOGETHER = 8
 
@@ -92,10 +96,9 @@ class SmallTask:
 
 @dataclass(frozen=True)
 class WholeTask:
-    """Reads the rows of a fragment that match, all of its row groups at once."""
+    """Reads the rows of a fragment that match, or all, of all of its row groups at once."""
 
     reading: Reading
-    predicate: Predicate
     pieces: tuple[Piece, ...]
 
     @property
@@ -106,7 +109,9 @@ class WholeTask:
         reading, file = self.reading, self.pieces[0].file
         if turn.stop.is_set():
             return reading.arrow.empty_table()
-        found = read_matching(file, self.predicate, fields=reading.fields, tested=reading.tested)
+        deleted = self.pieces[0].deleted
+        keep = None if deleted is None else ~deleted.mask()
+        found = read_matching(file, reading.predicate, fields=reading.fields, tested=reading.tested, keep=keep)
         if found is not None:
             return found
         return pa.concat_tables([GroupTask(reading, piece).run(turn) for piece in self.pieces])
@@ -114,7 +119,8 @@ class WholeTask:
     def count(self, turn: Turn) -> int:
         """How many match."""
         reading, file = self.reading, self.pieces[0].file
-        found = count_matching(file, self.predicate, tested=reading.tested)
+        predicate = reading.predicate
+        found = count_matching(file, predicate, tested=reading.tested) if predicate is not None else None
         if found is not None:
             return found
         return sum(CountTask(GroupTask(reading, piece)).run(turn) for piece in self.pieces)
@@ -173,7 +179,7 @@ def tasks(reading: Reading, lives: Sequence[Live]) -> Iterator[Task]:
     """The tasks that read some fragments, in their order. Files are opened when their turn comes near."""
     waiting: list[tuple[Live, Deleted | None]] = []
     left = reading.most if reading.predicate is None else None
-    whole = _tested_whole(reading, lives)
+    whole = _read_whole(reading, lives)
     for live, deleted, file in _looked_into(reading, lives if left is None else _first_rows(lives, left)):
         if waiting and (file is not None or _is_full(waiting, live)):
             yield SmallTask(reading, tuple(waiting))
@@ -183,8 +189,8 @@ def tasks(reading: Reading, lives: Sequence[Live]) -> Iterator[Task]:
             left = None if left is None else left - live.rows
             continue
         found = [piece for piece in pieces(reading, file, deleted) if piece.count_left()]
-        if whole is not None and deleted is None and len(found) == len(file.groups) and not found[0].narrow:
-            yield WholeTask(reading, whole, tuple(found))
+        if live.fragment.name in whole and len(found) == len(file.groups) and _is_whole(reading, live, found[0]):
+            yield WholeTask(reading, tuple(found))
             continue
         for task in (GroupTask(reading, piece) for piece in found):
             if left is not None and left <= 0:
@@ -220,13 +226,42 @@ def _looked_into(reading: Reading, lives: Sequence[Live]) -> Iterator[tuple[Live
         size = min(LOT_MAX, size * 4)
 
 
-def _tested_whole(reading: Reading, lives: Sequence[Live]) -> Predicate | None:
-    """The filter, where whole fragments are tested by it: as many as there are threads at least, or some are idle."""
-    predicate = reading.predicate
-    if predicate is None or not reading.whole or reading.most is not None or not can_test(reading.tools, predicate):
-        return None
-    enough = sum(not is_small(live.fragment) for live in lives) >= pace_for(reading.tools.store).threads
-    return predicate if enough else None
+def _read_whole(reading: Reading, lives: Sequence[Live]) -> frozenset[str]:
+    """The fragments that may be read whole, by name: all that are not small, but for those that keep threads waiting.
+
+    Those are read by row groups, which threads share.
+    """
+    if not reading.whole or reading.most is not None or not (reading.fields or reading.predicate):
+        return frozenset()
+    if not can_read(reading.tools, reading.predicate):
+        return frozenset()
+    threads = max(1, pace_for(reading.tools.store).threads)
+    sizes = {live.fragment.name: live.fragment.rows for live in lives if not is_small(live.fragment)}
+    shared: set[str] = set()
+    while len(sizes) <= EVEN_FRAGMENTS * threads and _unevenness(sizes, shared, threads) > UNEVEN_MAX:
+        left = [name for name in reversed(sizes) if name not in shared]
+        most = max(left, key=sizes.__getitem__, default=None)  # of several, the last
+        if most is None or sizes[most] <= layout.GROUP_ROWS:
+            break
+        shared.add(most)
+    return frozenset(sizes.keys() - shared)
+
+
+def _unevenness(sizes: Mapping[str, int], shared: Container[str], threads: int) -> float:
+    """How much longer it takes than if every thread worked to the end: each takes the next piece when it is free."""
+    busy = [0] * threads
+    for name, rows in sizes.items():
+        pieces_of_it = -(-rows // layout.GROUP_ROWS) if name in shared else 1
+        for _ in range(pieces_of_it):
+            heapq.heapreplace(busy, busy[0] + rows // pieces_of_it)
+    return max(busy) * threads / max(1, sum(busy))
+
+
+def _is_whole(reading: Reading, live: Live, piece: Piece) -> bool:
+    """Whether most rows of a fragment are read, and whoever reads it whole need not know their numbers."""
+    if piece.deleted is None:
+        return not piece.narrow
+    return reading.predicate is None and live.rows > MOST_ROWS * live.fragment.rows
 
 
 def _first_rows(lives: Sequence[Live], rows: int) -> Sequence[Live]:

@@ -130,6 +130,17 @@ class StoreSuite:
         with raises(NotFoundError):
             store.get_ranges("missing", [(0, 1)])
 
+    def test_read_into__a_range__fills_the_memory_as_far_as_there_are_bytes(self) -> None:
+        store = self.make()
+        store.put("a", b"0123456789")
+        space = bytearray(b"....")
+        assert store.read_into("a", 2, memoryview(space)) == len(space)
+        assert bytes(space) == b"2345"
+        assert store.read_into("a", 8, memoryview(space)[:2]) == len(b"89")
+        assert bytes(space) == b"8945"
+        with raises(NotFoundError):
+            store.read_into("missing", 0, memoryview(space))
+
     def test_get_many__some_missing__keeps_the_order_with_none(self) -> None:
         store = self.make()
         names = [f"n/{number:03d}" for number in range(150)]
