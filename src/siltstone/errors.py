@@ -72,6 +72,10 @@ class CommitUnknownError(SiltstoneError):
 
     kind = "commit-unknown"
 
+    def __str__(self) -> str:
+        told, op = super().__str__(), self.facts.get("op")
+        return f"{told}; op {op}" if op and str(op) not in told else told
+
 
 class FencedError(SiltstoneError):
     """A writer with a higher epoch took over; this writer's handle is of no more use.

@@ -46,6 +46,16 @@ def test_clone__from_store_to_store__works_as_in_one(places, source, target):
     ss.drop(there.uri, storage_options=there.options or None)
 
 
+def test_clone__in_the_same_bucket__needs_no_options_again(places):
+    here = places.store("seaweedfs")
+    table = filled(here)
+    made = table.clone(f"{here.uri}-clone")
+    assert content(made) == ROWS
+    assert content(pickle.loads(pickle.dumps(made))) == ROWS
+    ss.drop(f"{here.uri}-clone", storage_options=here.options)
+    assert table.checkpoints() == []
+
+
 def test_clone__in_another_bucket_of_one_service__is_opened_with_origins(places, services):
     services("seaweedfs").client("s3").create_bucket(Bucket="clones-elsewhere")
     here = places.store("seaweedfs")

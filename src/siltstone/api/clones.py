@@ -93,7 +93,7 @@ class Cloned(Operations):
         now, in shards too. With ``where``, it has the rows for which that is true. The clone has settings, shards and
         ids of transactions as this table has them, no tags and no checkpoints; its shards begin empty, with their WALs
         in ``wal`` where that is given. What it needs here is kept for as long as it needs it: see ``detach`` and
-        ``drop``.
+        ``drop``. In the bucket of this table it is opened with the same ``storage_options`` where none are given.
 
         A call that was cut off leaves a URI that can't be opened: the same call, by anyone, ends it, or ``drop`` does
         away with it. Where that clone is there already and was not written to, it is opened.
@@ -104,6 +104,8 @@ class Cloned(Operations):
             ConflictError: what was to be cloned was collected or deleted meanwhile.
         """
         text = arguments.check_where(where) or ""
+        if storage_options is None and isinstance(uri, str):
+            storage_options = self._others.options_for(uri)
         store = open_store(uri, storage_options, sync=sync)
         other = given_wal(wal, wal_options, storage_options, store, sync=sync)
         wanted = self._wanted(store, self._looked(), at, text)

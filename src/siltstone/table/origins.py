@@ -43,6 +43,9 @@ class OpensOthers(Protocol):
     def commits(self, uri: str, number: int = 0) -> str | Registry | None:
         """The commit store that decides that table's versions, where it was told."""
 
+    def options_for(self, uri: str) -> Mapping[str, str] | None:
+        """The options of this table's own store, where a URI is in the same bucket."""
+
 
 @dataclass(frozen=True)
 class Others:
@@ -60,9 +63,9 @@ class Others:
             return given
         if isinstance(given, Mapping):
             options = {name: str(value) for name, value in given.items() if name not in {URI, COMMITS}}
-            return open_store(str(given.get(URI, uri)), options or self._options(uri), sync=self.sync)
+            return open_store(str(given.get(URI, uri)), options or self.options_for(uri), sync=self.sync)
         place = self._recorded(uri) if given is None else str(given)
-        return open_store(place, self._options(place), sync=self.sync)
+        return open_store(place, self.options_for(place), sync=self.sync)
 
     def commits(self, uri: str, number: int = 0) -> str | Registry | None:
         """What ``origins=`` says."""
@@ -89,7 +92,8 @@ class Others:
             raise _refused(uri, "on the machine that reads it, and is in a bucket itself")
         return uri
 
-    def _options(self, uri: str) -> Mapping[str, str] | None:
+    def options_for(self, uri: str) -> Mapping[str, str] | None:
+        """The options of this table's own store, where a URI is in the same bucket."""
         if not self.home:
             return None
         here, there = parse_uri(self.home), parse_uri(uri)
