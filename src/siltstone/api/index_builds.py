@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from siltstone import paths
-from siltstone.errors import ConflictError, InvalidInputError, MissingObjectError, NotFoundError, TruncatedError
+from siltstone.errors import (
+    ConflictError,
+    CorruptionError,
+    InvalidInputError,
+    NotFoundError,
+    TruncatedError,
+    UnfinishedError,
+)
 from siltstone.format.text import ITEMS_MAX, TextIndex
 from siltstone.index.making import Maker
 from siltstone.index.operations import AddIndex, ReplaceSegments
@@ -161,7 +168,8 @@ def still_there(table: Handle, version: int) -> Iterator[None]:
     """Say of what is gone that it was collected, with the version that its build was begun on, where that is so."""
     try:
         yield
-    except (MissingObjectError, NotFoundError, TruncatedError) as error:
+    except (CorruptionError, NotFoundError, TruncatedError, UnfinishedError) as error:
+        # A log that was collected looks as if items were missing; or damaged, where a late entry got an empty place.
         floor = table._looked().floor  # noqa: SLF001
         if version >= floor:
             raise

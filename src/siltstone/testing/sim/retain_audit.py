@@ -68,6 +68,8 @@ def strays(truth: TableTruth, bucket: KeptBucket) -> Iterator[str]:
         top, _, rest = key.partition("/")
         if top in {paths.DATA, paths.VECTORS}:
             needed = key in named
+        elif top == paths.INDEXES:
+            needed = _is_of_build(key, named)
         elif top == paths.ROLLUPS:
             position = paths.parse_rollup(key)
             needed = position is not None and position > truth.newest.oldest
@@ -80,11 +82,19 @@ def strays(truth: TableTruth, bucket: KeptBucket) -> Iterator[str]:
             yield key
 
 
+def _is_of_build(key: str, named: set[str]) -> bool:
+    """Whether an object is of a build that is named, and not only of what was staged for it."""
+    build, rest = paths.parse_index(key) or ("", "")
+    if not build or paths.index(build, paths.MARKER) not in named or rest.startswith(f"{paths.STAGING}/"):
+        return False
+    return key in named or rest.startswith(paths.LOG)
+
+
 def _is_of_log(key: str, *, from_: int) -> bool:
     for parse in (paths.parse_entry, paths.parse_witness):
         if (parsed := parse("", key)) is not None:
             return parsed[0] >= from_
-    return key in LOG_FILES or paths.parse_floor("", key) is not None
+    return key in LOG_FILES or paths.parse_identity(key) == "" or paths.parse_floor("", key) is not None
 
 
 def _is_of_shard(state: ShardState, key: str) -> bool:
@@ -95,6 +105,8 @@ def _is_of_shard(state: ShardState, key: str) -> bool:
         name = paths.parse_data(key) or ""
         generation = (paths.parse_name(name) or (0, ""))[0]
         return name in named or generation >= state.generation  # one that is not named may be a flush under way
+    if rest.startswith(f"{paths.STAGED}/"):
+        return True  # of a proposal that was cut off: it goes when the log is truncated behind its place
     if folder == paths.WAL[:-1]:
         starts = (state.replay_from, *(pin.replay_from for pin in state.pins.values()))
         return _is_of_log(rest, from_=min(one.position for one in starts))

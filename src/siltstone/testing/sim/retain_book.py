@@ -17,6 +17,8 @@ from siltstone import paths
 from siltstone.errors import MissingObjectError
 from siltstone.format.records import decode_entry
 from siltstone.format.shard import decode_state
+from siltstone.format.text import decode_marker
+from siltstone.ids import is_id
 from siltstone.retain.expiry import PENDING_MS
 from siltstone.testing.sim.retain_truth import Kept, Place, TableTruth
 from siltstone.testing.sim.shard_book import Book, Edit, Edits
@@ -68,7 +70,12 @@ class Retention:
         """Look at all that is written to a table's bucket, and removed from it."""
         self._buckets[uri] = bucket
         self.tables[uri] = TableTruth(
-            uri, edit=self._edit, wal=self._wal, other=self.tables.__getitem__, violation=self._violation
+            uri,
+            edit=self._edit,
+            wal=self._wal,
+            other=self.tables.__getitem__,
+            built=self._built,
+            violation=self._violation,
         )
 
         def wrote(key: str, data: bytes) -> None:
@@ -80,8 +87,18 @@ class Retention:
         bucket.gone = lambda key: self._gone(uri, key)
 
     def has(self, place: Place) -> bool:
-        """Whether an object is there."""
-        return self._buckets[place.uri].objects.read(place.key) is not None
+        """Whether an object is there; of an entry, under whichever name it is published."""
+        objects = self._buckets[place.uri].objects
+        return objects.read(place.key) is not None or bool(objects.scan(f"{place.key}/", ""))
+
+    def _built(self, uri: str, build: str) -> Iterator[Place]:
+        """The marker of a build, and the parts that it names."""
+        key = paths.index(build, paths.MARKER)
+        yield Place(uri, key)
+        there = self._buckets[uri].objects.read(key)
+        if there is not None:
+            for part in decode_marker(there[0], name=key).parts:
+                yield Place(uri, paths.index(build, part.name))
 
     def now_ms(self, uri: str) -> int:
         """The time by the clock of a table's store."""
@@ -219,7 +236,7 @@ class Retention:
         top, now = key.partition("/")[0], self.tables[uri].newest
         place = Place(uri, key)
         needs = ""
-        if top in {paths.DATA, paths.VECTORS}:
+        if top in {paths.DATA, paths.VECTORS, paths.INDEXES}:
             self.removed.add(key)
             found = (
                 (one.uri, it.version) for one in self.tables.values() for it in one.retained() if place in it.names
@@ -227,7 +244,8 @@ class Retention:
             needs = next((f"version {version} of {other}" for other, version in found), "")
         elif top == paths.SHARDS:
             self.removed.add(key)
-            names = (name for name, one in now.checkpoints.items() if key in set(self.needed(self.tables[uri], one)))
+            entry = without_nonce(key)
+            names = (name for name, one in now.checkpoints.items() if entry in set(self.needed(self.tables[uri], one)))
             needs = next((f"checkpoint {name}" for name in names), "")
         elif (parsed := paths.parse_entry(paths.LOG, key)) is None or (now.exists and 0 < now.born == parsed[0]):
             pass  # the mark of a drop may go once another table is there
@@ -241,6 +259,12 @@ class Retention:
         key = str(error.facts.get("object", ""))
         there = paths.parse_origin(key)
         return isinstance(error, MissingObjectError) and (key if there is None else there[1]) in self.removed
+
+
+def without_nonce(key: str) -> str:
+    """Where an entry is published, or would be where the store decides."""
+    head, _, last = key.rpartition("/")
+    return head if is_id(last) and paths.ENTRIES in head.split("/") else key
 
 
 class RetainBook(Edits):

@@ -82,7 +82,8 @@ class Cloner(CloneUser):
     def _clone(self, process: Process, wish: Wish) -> None:
         source = self.handle(process, wish.source)
         store = self.place.store(process, wish.target)
-        clone = source.clone(store, at=wish.at, where=wish.where, probe=False)
+        commits = self.place.commits(process)
+        clone = source.clone(store, at=wish.at, where=wish.where, commits=commits, probe=False)
         self.world.counters["clones"] += 1
         version, truth = clone.version, self.truth(wish.target)
         if not any(one.exists for one in truth.versions):

@@ -14,6 +14,7 @@ from siltstone.errors import SiltstoneError
 from siltstone.log import open_log
 from siltstone.paths import LOG
 from siltstone.testing.sim.faults import Faults, draw_faults
+from siltstone.testing.sim.registry import SimRegistry
 from siltstone.testing.sim.retain_agents import Gatherer, Hand, Holder, PlainHand, RoughHand
 from siltstone.testing.sim.retain_audit import DAYS_S, read_all, strays
 from siltstone.testing.sim.retain_book import KeptBucket, RetainBook, RetainShardBook
@@ -61,7 +62,7 @@ class RetainScenario(Scenario):
         self.uris: Sequence[str] = self.places
         self.trust_ms = draw.choice(TRUSTS_MS)
         self.keys: Sequence[int] = KEYS[: draw.choice((3, 12))]
-        self.buckets = {uri: kept_bucket(world) for uri in self.places}
+        self.buckets = {uri: self._bucket() for uri in self.places}
         for uri, bucket in self.buckets.items():
             self.book.retention.watch(uri, bucket)
         self._draw_times()
@@ -77,7 +78,14 @@ class RetainScenario(Scenario):
         self.keeps_s = (least_s, least_s, least_s + world.latency * 100)
         self.book.retention.keep_ms = int(least_s * 1000)
 
+    def _bucket(self) -> KeptBucket:
+        return kept_bucket(self.world)
+
     # -- the stage -------------------------------------------------------------------------------
+
+    def commits(self, process: Process) -> SimRegistry | None:
+        """A process's connection to what decides, where the object stores don't."""
+        return SimRegistry(process, self.service) if self.service else None
 
     def store(self, process: Process, uri: str) -> PlacedStore:
         """A process's connection to a table's bucket."""
@@ -89,13 +97,19 @@ class RetainScenario(Scenario):
 
     def open_at(self, process: Process, uri: str) -> Table:
         """The table at a URI, as a user opens it."""
-        store = self.store(process, uri)
-        return open_table(store, origins=self.others(process), probe=False, env=process.env)
+        store, commits = self.store(process, uri), self.commits(process)
+        return open_table(store, commits=commits, origins=self.others(process), probe=False, env=process.env)
 
     def create_at(self, process: Process, uri: str) -> Table:
         """A new table at a URI."""
         return create_table(
-            self.store(process, uri), schema=COLUMNS, key=KEY, exist_ok=uri == HOME, probe=False, env=process.env
+            self.store(process, uri),
+            schema=COLUMNS,
+            key=KEY,
+            commits=self.commits(process),
+            exist_ok=uri == HOME,
+            probe=False,
+            env=process.env,
         )
 
     def fresh_keys(self, count: int) -> tuple[int, ...]:
@@ -105,8 +119,10 @@ class RetainScenario(Scenario):
 
     def _found(self, process: Process) -> None:
         for uri in self.places:
-            store = self.store(process, uri)
-            open_log(store, create=True, root=LOG, probe=False, trust_ms=self.trust_ms, env=process.env)
+            store, commits = self.store(process, uri), self.commits(process)
+            open_log(
+                store, commits=commits, create=True, root=LOG, probe=False, trust_ms=self.trust_ms, env=process.env
+            )
         table = self.create_at(process, HOME)
         for number, keys in enumerate((self.keys[:2], self.keys[1:])):
             self._write(table, f"first-{number}", keys)
@@ -213,6 +229,7 @@ class RetainClones(RetainScenario):
         drop_table(
             self.store(process, uri),
             missing_ok=True,
+            commits=self.commits(process),
             origins=self.others(process),
             probe=False,
             env=process.env,

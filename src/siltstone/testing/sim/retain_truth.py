@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from siltstone.format.table import Change, Checkpoint, CloneOf, Origin
+    from siltstone.format.text import TextIndex
     from siltstone.testing.sim.shard_book import Edit
     from siltstone.testing.sim.shard_truth import Written
 
@@ -42,6 +43,7 @@ class Kept:
     rows: Rows = field(default_factory=dict)
     live: dict[str, str | None] = field(default_factory=dict)  # fragments and their vectors, as the version names them
     names: frozenset[Place] = frozenset()
+    indexes: dict[str, TextIndex] = field(default_factory=dict)
     floor: int = 0
     tags: dict[str, int] = field(default_factory=dict)
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
@@ -68,7 +70,11 @@ class Kept:
 
 
 class TableTruth:
-    """All versions of the table at a URI. ``wal`` gives the entries of a shard's WAL, ``edit`` an edit by its id."""
+    """All versions of the table at a URI.
+
+    ``wal`` gives the entries of a shard's WAL, ``edit`` an edit by its id, ``built`` the objects that a build of an
+    index is read from.
+    """
 
     def __init__(
         self,
@@ -77,6 +83,7 @@ class TableTruth:
         edit: Callable[[str], Edit],
         wal: Callable[[str], list[Written]],
         other: Callable[[str], TableTruth],
+        built: Callable[[str, str], Iterable[Place]],
         violation: Callable[[str], None],
     ) -> None:
         self.uri = uri
@@ -84,6 +91,7 @@ class TableTruth:
         self._edit = edit
         self._wal = wal
         self._other = other
+        self._built = built
         self._violation = violation
 
     @property
@@ -126,11 +134,13 @@ class TableTruth:
         live |= {name: vector.name for name, vector in change.mask.items()}
         live |= dict.fromkeys(change.unmask)
         moved = {name: None if one is None else one.position for name, one in change.shards.items()}
+        indexes = _changed(before.indexes, change.indexes)
         after = replace(
             before,
             operation=change.operation,
             live=live,
-            names=frozenset(self._places(live, origins)),
+            names=frozenset((*self._places(live, origins), *self._indexed(indexes, origins))),
+            indexes=indexes,
             floor=before.floor if change.floor is None else change.floor,
             tags=_changed(before.tags, change.tags),
             checkpoints=_changed(before.checkpoints, change.checkpoints),
@@ -150,6 +160,11 @@ class TableTruth:
                     number = paths.origin_of(name)
                     uri = origins[str(number)].uri if number else self.uri
                     yield Place(uri, key_of(paths.bare(name)))
+
+    def _indexed(self, indexes: Mapping[str, TextIndex], origins: Mapping[str, Origin]) -> Iterable[Place]:
+        for build in (one.build for index in indexes.values() for one in index.segments):
+            number = paths.origin_of(build)
+            yield from self._built(origins[str(number)].uri if number else self.uri, paths.bare(build))
 
     # -- rows ------------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from siltstone.testing.sim.agents import Collector, Reader, Writer
 from siltstone.testing.sim.epochs import EpochWriter
+from siltstone.testing.sim.external_scenario import DecidedClones, DecidedIndex, DecidedRetain, DecidedShards
 from siltstone.testing.sim.faults import Faults
+from siltstone.testing.sim.index_scenario import IndexScenario, MixedReleases
 from siltstone.testing.sim.registry import SimService
 from siltstone.testing.sim.retain_scenario import RetainClones, RetainScenario, RetainShards
 from siltstone.testing.sim.scenario import Scenario
@@ -263,5 +265,11 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RetainScenario,
         RetainShards,
         RetainClones,
+        IndexScenario,
+        MixedReleases,
+        DecidedRetain,
+        DecidedClones,
+        DecidedShards,
+        DecidedIndex,
     )
 }
