@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -29,6 +30,10 @@ SPARK = (
     "tests/test_readme.py",
     "tests/test_tutorial.py",
 )
+
+
+# JVMs that live for seconds spend half of them on compiling well what they run once.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -51,6 +51,7 @@ SPECULATION = {
 }
 # The executors of a driver that was killed go when the master notices: nobody waits for all cores to be free.
 AT_ONCE = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "1s"}
+_JAVA = "SPARK_SUBMIT_OPTS"  # of every JVM here; see conftest
 _MASTER = "SILTSTONE_TEST_MASTER"
 _CONFIG = "SILTSTONE_TEST_CONFIG"
 
@@ -94,7 +95,8 @@ def answers(text: str) -> list[dict]:
 
 def _clean() -> dict[str, str]:
     """This process's environment, without what a session of its own has set there."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    own = ("SPARK_", "PYSPARK_")
+    return {name: value for name, value in os.environ.items() if name == _JAVA or not name.startswith(own)}
 
 
 class SparkDaemon(Service):
@@ -110,7 +112,8 @@ class SparkDaemon(Service):
             "JAVA_HOME": str(self.java_home),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(TESTS),
-            "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",  # its port is fixed
+            # The port of the master's REST service is fixed.
+            "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {os.environ.get(_JAVA, '')}",
             "SPARK_DAEMON_MEMORY": self.memory,
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": HOST,
@@ -213,6 +216,7 @@ class Cluster:
         self._settings = {
             "spark.cores.max": str(workers * cores),
             "spark.executor.cores": str(cores),
+            "spark.executor.extraJavaOptions": os.environ.get(_JAVA, ""),
             "spark.executor.memory": f"{EXECUTOR_MB}m",
             "spark.executorEnv.PYTHONPATH": str(TESTS),
             # No task starts before every executor is there, so that the first job is spread over all of them.

@@ -100,7 +100,7 @@ def run_until(path, yard, *, version=None, delay=0.0):
                     return process.wait(delay)  # the moment is what is tried out
                 except subprocess.TimeoutExpired:
                     process.kill()
-            time.sleep(0.05)
+            time.sleep(0.2)
         return process.returncode
 
 

@@ -59,5 +59,5 @@ def run(path, yard, *, until_builds=None):
             assert time.monotonic() < ends, "the run does not end"
             if until_builds is not None and builds(yard) >= until_builds:
                 process.kill()
-            time.sleep(0.01)
+            time.sleep(0.03)
         return process.returncode
