@@ -8,19 +8,32 @@ What must hold:
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import SPAWN, WORKER_SECONDS_MAX
-from peers_fault_products import PRODUCTS, ROWS, Place, Siltstone, ids_of
+from peers_fault_products import ROWS, Delta, Lance, LockedLance, Place, Product, Siltstone, SiltstoneCommits, ids_of
+from peers_fault_writers import SiltstoneShard, SiltstoneShardCommits, Slate
 
 from siltstone.testing.s3server import Faults, FaultServer, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+PRODUCTS: dict[str, type[Product]] = {
+    "pylance": Lance,
+    "pylance, siltstone's lock": LockedLance,
+    "deltalake": Delta,
+    "slatedb": Slate,
+    "siltstone": Siltstone,
+    "siltstone, commit store": SiltstoneCommits,
+    "siltstone shard": SiltstoneShard,
+    "siltstone shard, commit store": SiltstoneShardCommits,
+}
 TOLD_CHARS_MAX = 200
 END_SECONDS_MAX = 5.0
 
@@ -78,6 +91,7 @@ class Row(NamedTuple):
     told: str
     reader_told: str = ""
     rows_missing_after_repair: int | None = None
+    lost_named_by_verify: int | None = None
     versions: int | None = None
     fault_hits: int = 0
     unanswered: int = 0
@@ -103,6 +117,7 @@ def ask(call: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
 
 
 def _answer(call: Callable[..., Any], arguments: tuple[Any, ...], answers: Any) -> None:
+    _hush()
     try:
         answers.put((call(*arguments), ""))
     except Exception as error:
@@ -120,11 +135,17 @@ def read(name: str, place: Place) -> tuple[list[int], int | None]:
     return handle.ids(), handle.versions()
 
 
-def repair(place: Place) -> None:
-    Siltstone(place).repair()
+def named(name: str, place: Place) -> int:
+    """How many operations siltstone's ``verify`` names as lost."""
+    return PRODUCTS[name](place).named_lost()  # type: ignore[attr-defined, no-any-return]
 
 
-def _work(name: str, place: Place, writer: int, appends: int, barrier: Any, results: Any) -> None:
+def repair(name: str, place: Place) -> None:
+    PRODUCTS[name](place).repair()  # type: ignore[attr-defined]
+
+
+def _work(name: str, place: Place, barrier: Any, results: Any, *, writer: int, appends: int) -> None:
+    _hush()
     handle = PRODUCTS[name](place)
     barrier.wait(WORKER_SECONDS_MAX)
     for number in range(appends):
@@ -137,6 +158,12 @@ def _work(name: str, place: Place, writer: int, appends: int, barrier: Any, resu
         handle.close()
     except Exception as error:  # of one that lost its place, after all its appends were answered
         del error
+
+
+def _hush() -> None:
+    """What a product prints when it panics comes to us as its error, too."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
 
 def _shown(error: Exception) -> str:
@@ -157,7 +184,8 @@ def crowd(
     """The answer to each append, by writer and number: "" where it was acknowledged."""
     barrier, results = SPAWN.Barrier(writers), SPAWN.Queue()
     children = [
-        SPAWN.Process(target=_work, args=(name, place, writer, appends, barrier, results)) for writer in range(writers)
+        SPAWN.Process(target=_work, args=(name, place, barrier, results), kwargs={"writer": writer, "appends": appends})
+        for writer in range(writers)
     ]
     for child in children:
         child.start()
@@ -194,9 +222,10 @@ def run(name: str, key: str, where: Path, *, writers: int, appends: int) -> Row:
         found, versions = seen or (None, None)
         facts = counted(answers, found, "") | {"reader_told": reader_told, "versions": versions, "fault_hits": hits}
         facts["unanswered"] = writers * appends - len(answers)
-        if reader_told and issubclass(kind, Siltstone):
-            ask(repair, place)
-            seen, reader_told = ask(read, name, place)
+        if issubclass(kind, Siltstone) and (facts["rows_lost_silently"] or reader_told):
+            facts["lost_named_by_verify"], _ = ask(named, name, place)
+            ask(repair, name, place)
+            seen, _ = ask(read, name, place)
             facts["rows_missing_after_repair"] = len(acknowledged(answers) - set(seen[0] if seen else []))
         return Row(name, kind.version(), case.name, appends=writers * appends, **facts)
 

@@ -1,46 +1,25 @@
-"""Products that keep rows on S3, behind the three calls that the fault cases need: make, append, read all.
+"""Tables on S3 to which many append, behind the calls that the fault cases need: make, append, read all.
 
 What must hold:
 - Each is set up as its own documentation says for an S3-compatible store, and nothing is turned off.
 - ``append`` returns only where the product said that the rows are kept, and raises what the product raised.
-- A product with one writer at a time is taken over by whoever is told that it is not the writer any more. That is no
-  error: the rows have keys, so putting them again changes nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib
-import os
-import random
-import time
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import deltalake
 import pyarrow as pa
-from slatedb.uniffi import (
-    CloseReason,
-    DbBuilder,
-    Error,
-    FlushOptions,
-    FlushType,
-    KeyRange,
-    ObjectStore,
-    WriteBatch,
-)
 
 import siltstone as ss
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from siltstone.lance import commit_lock
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("payload", pa.string())])
 ROWS = 100  # of an append
-TAKE_OVERS_MAX = 200
-TAKE_OVER_WAIT_S = 0.2
-EVERYTHING = KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=True)
 
 
 class Place(NamedTuple):
@@ -124,6 +103,15 @@ class Lance(Product):
         return self._lance.dataset(self.place.uri, storage_options=self.place.options)
 
 
+class LockedLance(Lance):
+    """With a lock for its commits, which its own interface provides for: siltstone's."""
+
+    def append(self, ids: range) -> None:
+        lock = commit_lock(self.place.commits, dataset=self.place.uri)
+        reach = {"storage_options": self.place.options, "commit_lock": lock}
+        self._lance.write_dataset(rows_of(ids), self.place.uri, mode="append", **reach)
+
+
 class Delta(Product):
     """With the option that its pages on S3-compatible stores ask for."""
 
@@ -174,6 +162,11 @@ class Siltstone(Product):
     def versions(self) -> int | None:
         return self.table.version
 
+    def named_lost(self) -> int:
+        """How many operations ``verify`` says are lost."""
+        reports = ss.verify(self.place.uri, **self._reach())
+        return sum(problem.fault == "lost" for report in reports for problem in report.problems)
+
     def repair(self) -> None:
         """What its pages say to do once it refuses to go on."""
         ss.repair(self.place.uri, **self._reach())
@@ -184,128 +177,3 @@ class SiltstoneCommits(Siltstone):
 
     def _reach(self) -> dict[str, Any]:
         return super()._reach() | {"commits": self.place.commits}
-
-
-class OneWriter(Product):
-    """A product with one writer at a time, which each process takes over when it lost it."""
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._dice = random.Random(os.getpid())
-
-    def append(self, ids: range) -> None:
-        for _ in range(TAKE_OVERS_MAX - 1):
-            try:
-                return self.put(ids)
-            except Exception as error:
-                if not self.lost(error):
-                    raise
-                # Whoever took over gets some work done first.
-                time.sleep(self._dice.random() * TAKE_OVER_WAIT_S)
-        return self.put(ids)
-
-    def put(self, ids: range) -> None:
-        """Add rows through the writer of this process, and open it where there is none."""
-        raise NotImplementedError
-
-    def lost(self, error: Exception) -> bool:
-        """Whether another one is the writer now; this one's is let go of."""
-        raise NotImplementedError
-
-
-class SiltstoneShard(OneWriter, Siltstone):
-    """The writer of a shard, one at a time."""
-
-    knobs = {"key": "id", "shards": 1}  # noqa: RUF012 - read only
-    decides = "wal/entries/"
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._writer: ss.ShardWriter | None = None
-
-    def put(self, ids: range) -> None:
-        if self._writer is None:
-            self._writer = self.table.shard(0).writer()
-        self._writer.put(rows_of(ids))
-
-    def versions(self) -> int | None:
-        return None
-
-    def lost(self, error: Exception) -> bool:
-        self._writer = None
-        return isinstance(error, ss.errors.FencedError)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-
-class SiltstoneShardCommits(SiltstoneShard, SiltstoneCommits):
-    """The same, where a commit store decides for the shard too."""
-
-
-class Slate(OneWriter):
-    """SlateDB, one writer at a time; its Python package takes S3's address and keys from the environment."""
-
-    package, decides = "slatedb", "wal/"
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        os.environ.update({name.upper(): value for name, value in place.options.items()})
-        self.wait: Callable[[Any], Any] = asyncio.Runner().run
-        self._db: Any = None
-
-    def create(self) -> None:
-        self.wait(self._opened())
-        self.close()
-
-    async def _opened(self) -> Any:
-        if self._db is None:
-            self._db = await self.builder().build()
-        return self._db
-
-    def builder(self) -> DbBuilder:
-        return DbBuilder(self.place.name, ObjectStore.resolve("s3://bkt"))
-
-    def put(self, ids: range) -> None:
-        self.wait(self._put(ids))
-
-    async def _put(self, ids: range) -> None:
-        db = await self._opened()
-        batch = WriteBatch()
-        for one in ids:
-            batch.put(one.to_bytes(8), f"row {one:015d}".encode())
-        handle = await db.write(batch)
-        # At once, not at the next tick of 100 ms: the sooner it is durable, the fewer are fenced meanwhile.
-        await db.flush_with_options(FlushOptions(flush_type=FlushType.WAL))
-        await handle.await_durable()
-
-    def lost(self, error: Exception) -> bool:
-        self._db = None
-        return isinstance(error, Error.Closed) and error.reason == CloseReason.FENCED
-
-    def ids(self) -> list[int]:
-        return self.wait(self._ids())  # type: ignore[no-any-return]
-
-    async def _ids(self) -> list[int]:
-        rows = await (await self._opened()).scan(EVERYTHING)
-        found: list[int] = []
-        while batch := await rows.next_batch(10_000):
-            found += [int.from_bytes(row.key) for row in batch]
-        return found
-
-    def close(self) -> None:
-        if self._db is not None:
-            self.wait(self._db.shutdown())
-            self._db = None
-
-
-PRODUCTS: dict[str, type[Product]] = {
-    "pylance": Lance,
-    "deltalake": Delta,
-    "slatedb": Slate,
-    "siltstone": Siltstone,
-    "siltstone, commit store": SiltstoneCommits,
-    "siltstone shard": SiltstoneShard,
-    "siltstone shard, commit store": SiltstoneShardCommits,
-}

@@ -1,8 +1,8 @@
 """A WAL in a store of its own, which is wiped behind a checkpoint: what a clone and the table itself then show.
 
 What must hold:
-- Rows are acknowledged, the checkpoint is made while the writer is at work, and then the writer is killed.
-- With the WAL left alone the same steps give every row.
+- Rows are acknowledged, a checkpoint is made while their writer is at work, and then the writer is killed.
+- Each product is tried in ways only that give every row as long as the WAL is left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 import obstore
 from obstore.store import S3Store
 from peers_fault_crowd import Row, ask, counted
-from peers_fault_products import SCHEMA, Place, Product, Siltstone, Slate, ids_of, rows_of
+from peers_fault_products import Place, ids_of
+from peers_fault_writers import SiltstoneShard, Slate
 from slatedb.uniffi import (
     AdminBuilder,
     CheckpointOptions,
@@ -30,8 +31,13 @@ WAL = "wal-bkt"
 CHECKPOINT = "before"
 
 
+CLONED, OPENED, PLAIN = "clone of the checkpoint", "opened again", "read without its WAL"
+
+
 class WalSlate(Slate):
-    """SlateDB with an object store for its WAL, and a checkpoint of what is durable."""
+    """SlateDB with an object store for its WAL; nothing is flushed, so what is durable is in the WAL alone."""
+
+    ways = (OPENED,)  # a detached checkpoint has what the manifest knows, so of these rows none, wiped or not
 
     def builder(self) -> DbBuilder:
         built = super().builder()
@@ -39,14 +45,22 @@ class WalSlate(Slate):
         return built
 
     def fill(self, appends: int) -> str:
+        """Put rows, and keep the writer at work; what a clone is to be made of."""
         for number in range(appends):
             self.put(ids_of(0, number))
-        self.before_checkpoint()
+        return ""
+
+
+class FlushedSlate(WalSlate):
+    """The same with its memtable flushed, and then a checkpoint: that has everything."""
+
+    ways = (CLONED, OPENED)
+
+    def fill(self, appends: int) -> str:
+        super().fill(appends)
+        self.wait(self._db.flush_with_options(FlushOptions(flush_type=FlushType.MEM_TABLE)))
         options = CheckpointOptions(lifetime_ms=None, source=None, name=CHECKPOINT)
         return str(self.wait(self._admin().create_detached_checkpoint(options)).id)
-
-    def before_checkpoint(self) -> None:
-        """Nothing: what is durable is durable."""
 
     def clone(self, checkpoint: str) -> None:
         source = CloneSourceSpec(path=self.place.name, checkpoint=checkpoint, projection_range=None)
@@ -62,18 +76,11 @@ class WalSlate(Slate):
         return builder.build()
 
 
-class FlushedSlate(WalSlate):
-    """The same, with its memtable flushed first."""
+class DurableSiltstone(SiltstoneShard):
+    """A table whose shard has its WAL in a store of its own, and a checkpoint that merges nothing."""
 
-    def before_checkpoint(self) -> None:
-        self.wait(self._db.flush_with_options(FlushOptions(flush_type=FlushType.MEM_TABLE)))
-
-
-class WalSiltstone(Siltstone):
-    """A table whose shard has its WAL in a store of its own, and a checkpoint of everything."""
-
-    knobs = {"key": "id", "shards": 1}  # noqa: RUF012 - read only
-    scope: Any = "all"
+    ways = (CLONED, OPENED)
+    scope: Any = "durable"
 
     def _reach(self) -> dict[str, Any]:
         # A WAL store belongs to one table.
@@ -81,29 +88,34 @@ class WalSiltstone(Siltstone):
         return super()._reach() | wal
 
     def fill(self, appends: int) -> str:
-        writer = ss.create(self.place.uri, schema=SCHEMA, **self.knobs, **self._reach()).shard(0).writer()
+        self.create()
         for number in range(appends):
-            writer.put(rows_of(ids_of(0, number)))
+            self.put(ids_of(0, number))
         self.table.checkpoint(CHECKPOINT, scope=self.scope)
         return CHECKPOINT
 
     def clone(self, checkpoint: str) -> None:
-        there = self.place._replace(name="clone")
-        reach = {"wal": f"s3://{WAL}/{there.name}", "wal_options": there.options, "storage_options": there.options}
-        self.table.clone(there.uri, at=checkpoint, **reach)
+        there = DurableSiltstone(self.place._replace(name="clone"))
+        self.table.clone(there.place.uri, at=checkpoint, **there._reach())
 
 
-class DurableSiltstone(WalSiltstone):
-    """The same with the scope that merges nothing, and so needs the WAL."""
+class WholeSiltstone(DurableSiltstone):
+    """The same with a checkpoint of everything, which is the default."""
 
-    scope = "durable"
+    ways = (CLONED, OPENED, PLAIN)
+    scope = "all"
+
+    def plain_ids(self) -> list[int]:
+        """What is in the table itself."""
+        with ss.open(self.place.uri, storage_options=self.place.options) as table:
+            return table.scan(columns=["id"]).to_arrow()["id"].to_pylist()  # type: ignore[no-any-return]
 
 
-PRODUCTS: dict[str, type[Product]] = {
-    "slatedb, checkpoint": WalSlate,
+PRODUCTS: dict[str, type[Any]] = {
+    "slatedb, not flushed": WalSlate,
     "slatedb, flush and checkpoint": FlushedSlate,
-    "siltstone, checkpoint": WalSiltstone,
     "siltstone, checkpoint of scope durable": DurableSiltstone,
+    "siltstone, checkpoint": WholeSiltstone,
 }
 
 
@@ -120,23 +132,19 @@ def wipe(server: FaultServer) -> int:
     return len(keys)
 
 
-def run(name: str, *, wiped: bool, appends: int) -> list[Row]:
-    """Fill, checkpoint, kill the writer, perhaps wipe; then a clone of the checkpoint, and the table opened again."""
-    rows = []
-    what = "WAL wiped" if wiped else "WAL left alone"
-    for then in ("clone of the checkpoint", "opened again"):
-        with FaultServer(buckets=("bkt", WAL)) as server:
-            place = Place("table", server.storage_options, "")
-            checkpoint, failed = ask(call, name, place, "fill", appends)
-            if failed:
-                raise RuntimeError(f"{name} could not be filled: {failed}")
-            gone = wipe(server) if wiped else 0
-            told, read = "", place
-            if then != "opened again":
-                _, told = ask(call, name, place, "clone", checkpoint)
-                read = place._replace(name="clone")
-            found, told = (None, told) if told else ask(call, name, read, "ids")
-        answers = {(0, number): "" for number in range(appends)}
-        facts = counted(answers, found, "") | {"reader_told": told, "fault_hits": gone}
-        rows.append(Row(name, PRODUCTS[name].version(), f"{what}, {then}", appends=appends, **facts))
-    return rows
+def run(name: str, way: str, *, wiped: bool, appends: int) -> Row:
+    """Fill, checkpoint, kill the writer, perhaps wipe the WAL; then read what there is in this way."""
+    with FaultServer(buckets=("bkt", WAL)) as server:
+        place = Place("table", server.storage_options, "")
+        checkpoint, failed = ask(call, name, place, "fill", appends)
+        if failed:
+            raise RuntimeError(f"{name} could not be filled: {failed}")
+        gone = wipe(server) if wiped else 0
+        _, told = ask(call, name, place, "clone", checkpoint) if way == CLONED else (None, "")
+        read = place._replace(name="clone") if way == CLONED else place
+        verb = "plain_ids" if way == PLAIN else "ids"
+        found, told = (None, told) if told else ask(call, name, read, verb)
+    facts = counted({(0, number): "" for number in range(appends)}, found, "")
+    facts |= {"reader_told": told, "fault_hits": gone}
+    fault = f"WAL {'wiped' if wiped else 'left alone'}, {way}"
+    return Row(name, PRODUCTS[name].version(), fault, appends=appends, **facts)

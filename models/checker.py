@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 STATES_MAX = 40_000_000
 SHARED_BITS = 24
@@ -78,21 +78,21 @@ def check(model: Model | Parts) -> Verdict:
 
 def _check(model: Model) -> Verdict:
     first = model.init()
-    seen = {first}
+    came_from: dict[Hashable, tuple[Hashable, str] | None] = {first: None}
     level = [first]
     while level:
         after_it = []
         for state in level:
             wrong = model.wrong(state)
             if wrong:
-                return Verdict(len(seen), wrong, _trace(first, state, model.steps))
-            for _, after in model.steps(state):
-                if after not in seen:
-                    seen.add(after)
+                return Verdict(len(came_from), wrong, _trace(came_from, state))
+            for label, after in model.steps(state):
+                if after not in came_from:
+                    came_from[after] = (state, label)
                     after_it.append(after)
         level = after_it
-        _check_size(len(seen))
-    return Verdict(len(seen), "", ())
+        _check_size(len(came_from))
+    return Verdict(len(came_from), "", ())
 
 
 def _check_size(states: int) -> None:
@@ -101,24 +101,14 @@ def _check_size(states: int) -> None:
         raise RuntimeError(message)
 
 
-def _trace(first: State, last: State, steps: Callable[[State], Iterable[tuple[str, State]]]) -> tuple[str, ...]:
-    """The labels of a shortest way, gone once more: links would take more room than the states."""
-    came_from: dict[State, tuple[State, str]] = {}
-    level, seen = [first], {first}
-    while last not in seen:
-        after_it = []
-        for state in level:
-            for label, after in steps(state):
-                if after not in seen:
-                    seen.add(after)
-                    came_from[after] = (state, label)
-                    after_it.append(after)
-        level = after_it
+def _trace(came_from: Mapping[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:
     labels = []
-    while last != first:
-        last, label = came_from[last]
+    while True:
+        link = came_from[state]
+        if link is None:
+            return tuple(reversed(labels))
+        state, label = link
         labels.append(label)
-    return tuple(reversed(labels))
 
 
 class _Whole:
@@ -134,6 +124,7 @@ class _Whole:
         for number, part in enumerate(parts):
             self.first |= self._number(1, part) << _shift(number)
         self.moves: tuple[dict[int, tuple[int, ...]], ...] = tuple({} for _ in parts)
+        self.labels: dict[tuple[int, int, int], tuple[tuple[str, int], ...]] = {}  # of moves, for a trace
 
     def check(self) -> Verdict:
         low, few, seen, level = (1 << SHARED_BITS) - 1, (1 << PART_BITS) - 1, {self.first}, [self.first]
@@ -152,7 +143,7 @@ class _Whole:
                         for move in moves:
                             wrong = self.model.wrong(self.shared[state + move & low])
                             if wrong:
-                                return Verdict(len(seen), wrong, _trace(self.first, state + move, self._steps))
+                                return Verdict(len(seen), wrong, self._trace(state + move))
                     for move in moves:
                         after = state + move
                         if after not in seen:
@@ -168,9 +159,26 @@ class _Whole:
         for label, shared, part in self.model.moves(number, self.shared[here], self.parts[at]):
             yield label, self._number(0, shared) - here + (self._number(1, part) - at << _shift(number))
 
+    def _trace(self, last: int) -> tuple[str, ...]:
+        """The labels of a shortest way, gone once more: links would take more room than the states."""
+        came_from: dict[int, tuple[int, str] | None] = {self.first: None}
+        level = [self.first]
+        while last not in came_from:
+            after_it = []
+            for state in level:
+                for label, after in self._steps(state):
+                    if after not in came_from:
+                        came_from[after] = (state, label)
+                        after_it.append(after)
+            level = after_it
+        return _trace(came_from, last)
+
     def _steps(self, state: int) -> Iterator[tuple[str, int]]:
         for number in range(len(self.moves)):
-            for label, move in self._worked_out(number, state):
+            key = (number, state & (1 << SHARED_BITS) - 1, state >> _shift(number) & (1 << PART_BITS) - 1)
+            if key not in self.labels:
+                self.labels[key] = tuple(self._worked_out(number, state))
+            for label, move in self.labels[key]:
                 yield label, state + move
 
     def _number(self, kind: int, value: Hashable) -> int:

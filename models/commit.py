@@ -17,15 +17,15 @@ acknowledged when it began; nobody is alarmed.
 Knobs, the first value being the rule:
 
 ===============  ===============================================================================================
-``compare``      what the place holds with one's own ``op``; or ``bytes``; or a refusal is taken for a conflict: ``none``
+``compare``      what the place holds with one's own ``op``; or its ``bytes``; or ``none``: a refusal is a conflict
 ``silence``      is answered by sending the ``same`` again; or is ``failed``; or the ``next`` place is tried
 ``absent``       refused and nothing there: sent ``again``; or a ``conflict``
 ``denied``       after a lost answer it is ``unknown``; or ``failed``
 ``search``       for the operation, then put ``behind`` what was read; or at the ``tip`` of that moment; or ``none``
 ``lookup``       in what was folded, ``after`` the log was read; or ``before`` it; or ``none``
-``look``         at the floor, after a place was decided for ``any``one; or for one's ``own`` entry only; or for ``none``
-``blind_floor``  a floor that can't be read makes it ``unknown`` whose place it was; or only ``own`` entries, and others
-                 are a failure
+``look``         at the floor, whoever a place was decided for: ``any``; or for one's ``own`` entry; or for ``none``
+``blind_floor``  a floor that can't be read makes it ``unknown`` what became of the operation; or only where the place
+                 holds one's ``own`` entry, and else it failed
 ``floor``        ``first``, then what is below is deleted; or ``later``
 ``floors``       the ``highest`` counts; or the ``last``
 ``shows``        a reader looks at the floor ``after`` reading; or ``never``
@@ -206,8 +206,7 @@ class Commit:
         else:
             found_there = s.is_folded(op) and self.lookup != "none"
             step = "floor" if self.lookup == "before" else "send"
-            told = s if not found_there else s._replace(known=s.known)
-            yield f"{name} looks it up: {found_there}", told, _over(w) if found_there else w._replace(step=step)
+            yield f"{name} looks it up: {found_there}", s, _over(w) if found_there else w._replace(step=step)
 
     def _ahead(self, s: Store, w: Writer, look_up: bool) -> Writer:  # noqa: FBT001
         """Where the entry is to go."""
@@ -219,7 +218,7 @@ class Commit:
         """What is met may be a latecomer's, if the floor says so."""
         if s.floor > w.start:
             return s, w._replace(step="floor")
-        return s._replace(wrong="someone is told that the log is corrupt"), w
+        return self._corrupt(s, w), _over(w)
 
     # -- one place ---------------------------------------------------------------------------------
 
@@ -284,7 +283,7 @@ class Commit:
         elif mine:
             yield f"{name} is acknowledged at {w.at}", self._acked(s, w, w.at, op), _over(w)
         elif winner.prev != w.prev:
-            yield f"{name} is told that the log is corrupt", s._replace(wrong="someone is told that it is corrupt"), w
+            yield f"{name} finds that {winner} does not follow", self._corrupt(s, w), _over(w)
         else:
             yield f"{name} is told of a conflict", *self._refused(s, w)
             behind = w._replace(step="send", at=w.at + 1, prev=winner.call, winner=None, doubt=False)
@@ -317,6 +316,10 @@ class Commit:
         if there is None or there.op != op:
             return s._replace(wrong="an operation was acknowledged and is not in the log")
         return s._replace(known=max(s.known, at + 1))
+
+    def _corrupt(self, s: Store, w: Writer) -> Store:
+        """An alarm; it is no false one where the log was removed while it was written to."""
+        return s if w.log != s.log else s._replace(wrong="someone is told that the log is corrupt")
 
     def _refused(self, s: Store, w: Writer) -> tuple[Store, Writer]:
         if any(one is not None and one.call == w.call for one in s.history):
@@ -392,3 +395,43 @@ def _again(w: Writer) -> Writer:
 
 def _over(w: Writer) -> Writer:
     return Writer("over", sent=w.sent, refused=w.refused)
+
+
+VARIANTS: dict[str, tuple[Commit, bool]] = {
+    "the rule, a reader": (Commit(1, 2, takers="r", places=2, faults=2), True),
+    "the rule, three writers": (Commit(1, 2, 3, places=2, deaths=0), True),
+    "the rule, one operation in two processes": (Commit(1, 1, takers="r", places=2, faults=2), True),
+    "the rule, and in three beside another": (Commit(1, 1, 2, places=2, deaths=0), True),
+    "the rule, a collector": (Commit(1, 2, takers="c", places=2, faults=0), True),
+    "the rule, a collector, lost answers": (Commit(1, 2, takers="c", places=2, faults=2, deaths=0), True),
+    "the rule, a collector and a reader": (Commit(1, 2, takers="cr", places=2, faults=0, deaths=0), True),
+    "the rule, two collectors": (Commit(1, 2, takers="cc", places=3, faults=0, deaths=0), True),
+    "the rule, the log is made anew": (Commit(1, 2, takers="cr", places=2, faults=0, deaths=0, remade=True), True),
+    "a refusal is taken for a conflict": (Commit(1, 2, compare="none"), False),
+    "bytes are compared, not op ids": (Commit(1, 1, compare="bytes"), False),
+    "no answer is a failure": (Commit(1, 2, silence="failed"), False),
+    "after no answer the next place is tried": (Commit(1, 2, silence="next"), False),
+    "refused with nothing there is a conflict": (Commit(1, 2, absent="conflict"), False),
+    "denied after a lost answer is a failure": (Commit(1, 2, faults=2, denied="failed"), False),
+    "a second run does not look for the first": (Commit(1, 2, search="none"), False),
+    "it looks, and puts at the tip": (Commit(1, 2, search="tip"), False),
+    "folded operations are looked up before the log": (Commit(1, 2, takers="c", faults=0, lookup="before"), False),
+    "folded operations are not looked up": (Commit(1, 2, takers="c", faults=0, lookup="none"), False),
+    "the floor is not looked at": (Commit(1, 2, takers="c", faults=0, deaths=0, look="none"), False),
+    "the floor is looked at for own entries": (Commit(1, 2, takers="c", faults=0, deaths=0, look="own"), False),
+    "a floor that can't be read is a failure": (Commit(1, 2, takers="c", deaths=0, blind_floor="own"), False),
+    "deleted first, the floor raised later": (Commit(1, 2, takers="c", faults=0, deaths=0, floor="later"), False),
+    "a floor that may fall": (Commit(1, 2, takers="ccr", faults=0, deaths=0, floors="last"), False),
+    "a reader does not look at the floor": (Commit(1, 2, takers="cr", faults=0, deaths=0, shows="never"), False),
+    "files go when the outcome is unknown": (Commit(1, 2, files="removed"), False),
+    "an entry does not say which log it is of": (
+        Commit(1, 2, takers="cr", faults=0, deaths=0, remade=True, born=False),
+        False,
+    ),
+}
+LARGE: dict[str, tuple[Commit, bool]] = {
+    "the rule, three writers, three places": (Commit(1, 2, 3, faults=0), True),
+    "the rule, a reader, three places": (Commit(1, 2, takers="r", faults=2, deaths=2), True),
+    "the rule, a collector, lost answers and deaths": (Commit(1, 2, takers="c", places=2), True),
+    "the rule, three writers and a collector": (Commit(1, 2, 3, takers="c", places=2, faults=0, deaths=0), True),
+}

@@ -299,3 +299,7 @@ VARIANTS: dict[str, tuple[Collect | Durable, bool]] = {
     "the collector reads the table first": (Durable(manifest_first=False), False),
     "completed though it was deleted meanwhile": (Durable(recheck=False), False),
 }
+LARGE: dict[str, tuple[Collect | Durable, bool]] = {
+    "the rule, five versions": (Collect(versions=5), True),
+    "a checkpoint of a WAL, seven entries": (Durable(entries=7), True),
+}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 MODELS = Path(__file__).parents[1] / "models"
+sys.path.append(str(MODELS))  # one of them imports from another
 
 
 def load(name: str):
@@ -22,6 +23,9 @@ def load(name: str):
 
 
 check = load("checker").check
+COMMIT = load("commit")
+EXTERNAL = load("external")
+LOUD = load("loud")
 FINALIZE = load("finalize").VARIANTS
 FLOOR = load("floor").VARIANTS
 RETAIN = load("retention").VARIANTS
@@ -59,3 +63,76 @@ def test_wal__each_variant__holds_exactly_when_it_must(variant):
     assert verdict.holds is must_hold, (verdict.wrong, verdict.trace)
     if must_hold:
         assert verdict.states > 1000
+
+
+class Whole:
+    """A model of parties as one of whole states: slower, and with nothing worked out beforehand."""
+
+    def __init__(self, model):
+        self.model = model
+        self.wrong = lambda state: model.wrong(state[0])
+        self.init = model.init
+
+    def steps(self, state):
+        shared, parts = state
+        for number, part in enumerate(parts):
+            for label, now, after in self.model.moves(number, shared, part):
+                yield label, (now, (*parts[:number], after, *parts[number + 1 :]))
+
+
+@pytest.mark.parametrize("variant", COMMIT.VARIANTS)
+def test_commit__each_variant__holds_exactly_when_it_must(variant):
+    model, must_hold = COMMIT.VARIANTS[variant]
+    verdict = check(model)
+    assert verdict.holds is must_hold, (verdict.wrong, verdict.trace)
+    assert verdict.states > (40_000 if must_hold else 100)
+
+
+@pytest.mark.parametrize("variant", EXTERNAL.VARIANTS)
+def test_external__each_variant__holds_exactly_when_it_must(variant):
+    model, must_hold = EXTERNAL.VARIANTS[variant]
+    verdict = check(model)
+    assert verdict.holds is must_hold, (verdict.wrong, verdict.trace)
+    assert verdict.states > (15_000 if must_hold else 40)
+
+
+@pytest.mark.parametrize("variant", LOUD.VARIANTS)
+def test_loud__each_variant__holds_exactly_when_it_must(variant):
+    model, must_hold = LOUD.VARIANTS[variant]
+    verdict = check(model)
+    assert verdict.holds is must_hold, (verdict.wrong, verdict.trace)
+    assert verdict.states > (20_000 if must_hold else 900)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        COMMIT.Commit(1, 2, takers="c", places=2, deaths=0),
+        EXTERNAL.External(1, 2, others="r", deaths=0, publish="fork"),
+        LOUD.Loud(1, 2, others="c", deaths=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_check__parties_or_whole_states__as_many_states(model):
+    verdict = check(model)
+    assert verdict == check(Whole(model))
+    assert verdict.holds
+    assert verdict.states > 10_000
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        COMMIT.Commit(1, 2, takers="c", places=2, faults=0, deaths=0, look="none"),
+        EXTERNAL.External(1, 2, others="f", deaths=0, publish="put"),
+        LOUD.Loud(1, 2, alone=False),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_check__parties_or_whole_states__as_short_a_trace_that_can_be_gone(model):
+    verdict, slow = check(model), check(Whole(model))
+    assert len(verdict.trace) == len(slow.trace) > 1
+    whole, states = Whole(model), {model.init()}
+    for wanted in verdict.trace:
+        states = {after for state in states for label, after in whole.steps(state) if label == wanted}
+    assert verdict.wrong in {whole.wrong(state) for state in states}

@@ -78,7 +78,10 @@ class External(CommitStore):
         self._stage(staged, proposal)
         won = self._claim(place, mine)
         if won.value != name:
-            winner = self._help(place, won)
+            try:
+                winner = self._help(place, won)
+            except UnavailableError as error:  # the registry may have forgotten that the place was ours before
+                raise unknown(place, error) from error
             self._discard(staged)
             return winner
         try:
@@ -160,7 +163,12 @@ class External(CommitStore):
                 raise TruncatedError(
                     f"position {place.position} lies below the floor {found.below}", position=place.position
                 )
-            mine = self._behind(place, mine, found)
+            try:
+                mine = self._behind(place, mine, found)
+            except SiltstoneError as error:
+                if doubt is None:
+                    raise
+                raise unknown(place, error) from error
         raise unknown(place, doubt) from doubt
 
     def _behind(self, place: Place, mine: Claim, behind: Behind) -> Claim:

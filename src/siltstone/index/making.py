@@ -63,7 +63,7 @@ class Maker:
         self._tools = tools
         self._state = state
         self._plan = plan
-        self._threads = threads or processors()
+        self._threads = threads or (processors() if tools.store.traits.threads else 1)
         share = _tokens_share(plan.analyzer)
         self._part_bytes, self._chunk_bytes = max(1, part_bytes // share), max(1, CHUNK_BYTES // share)
         self._field = field_of(state, plan.field)

@@ -5,7 +5,7 @@ What must hold:
   only where the store keeps its word.
 - Once an entry may be written, no error says that it was not.
 - Where the store is not known to keep its word, the whole entry is left under a name nobody else uses, and no
-  other witness of the same place may be there.
+  other witness of the same place may be there, nor a floor above it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,16 @@ class GuardedLog(LogReader):
         self._lookup = lookup
         self._tip: Mark | None = None
 
-    def _passed(self, op: str, position: int, *, mine: bool) -> bool:
-        """Whether the floor passed a place, asked after it was decided; no error may say that ``mine`` was not."""
+    def _passed(self, op: str, position: int) -> bool:
+        """Whether the floor passed a place, asked after it was decided.
+
+        Whoever holds it now: one's own entry may have been there, and gone with the floor, so no error says that it
+        was not.
+        """
         try:
             self._read_floor(trust_ms=self.identity.trust_ms if self._trusting else 0)
         except SiltstoneError as error:
             self._tip = None
-            if not mine:
-                raise
             raise outcomes.unfinished("the floor can't be read", op, position, error) from error
         return position < self._floor
 
@@ -84,7 +86,8 @@ class GuardedLog(LogReader):
             raise outcomes.passed(op, position, self._floor)
         return found
 
-    def _witness(self, entry: Entry, data: bytes | None) -> None:
+    def _witness(self, entry: Entry, data: bytes | None) -> Mark:
+        """Leave the witness of an entry; the mark behind it, or where it was folded meanwhile."""
         if data is None or digest(data) != entry.digest:
             raise outcomes.unfinished("it is gone again", entry.op, entry.position, None)
         key = paths.witness(self.root, entry.position, entry.nonce)
@@ -100,7 +103,8 @@ class GuardedLog(LogReader):
                 if not isinstance(error, UnavailableError):
                     break
             else:
-                return
+                # Below a floor witnesses were removed: to be alone there says nothing.
+                return self._folded(entry.op, entry.position) if self._passed(entry.op, entry.position) else entry.end
         self._tip = None
         raise outcomes.unfinished("its witness was not", entry.op, entry.position, failure) from failure
 

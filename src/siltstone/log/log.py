@@ -153,7 +153,7 @@ class Log(GuardedLog, Closing):
             found, mark = self._search(op, since)
             if found is not None:
                 if self.identity.guard == "witness":  # whoever wrote it may not have come so far
-                    self._witness(found, self.published(found.position))
+                    return self._witness(found, self.published(found.position))
                 return found.end
             # After the log: what the floor passed in between is in the newer state.
             folded = self._lookup(op) if self._lookup else None
@@ -185,7 +185,7 @@ class Log(GuardedLog, Closing):
             # What was just written need not be taken apart and checked.
             entry = entry_of(header, body, winner) if winner is data else self.read(winner, after.position)
             mine = winner is data or entry.op == op
-            if self._passed(op, after.position, mine=mine):  # else a latecomer's entry may stand in an empty place
+            if self._passed(op, after.position):  # else a latecomer's entry may stand in an empty place
                 return self._folded(op, after.position)
             if mine:
                 return self._acknowledge(entry, winner)
@@ -224,8 +224,8 @@ class Log(GuardedLog, Closing):
     # -- before an acknowledgement ---------------------------------------------------------------
 
     def _acknowledge(self, entry: Entry, data: bytes) -> Mark:
-        if self.identity.guard == "witness":
-            self._witness(entry, data)
+        if self.identity.guard == "witness" and (end := self._witness(entry, data)) != entry.end:
+            return end
         self._tip = self._last = entry.end
         self._hint(entry.position + 1)
         return entry.end

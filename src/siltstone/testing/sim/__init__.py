@@ -5,11 +5,13 @@
 """
 
 from siltstone.testing.sim.planted import LOG_MISTAKES, Mistake
+from siltstone.testing.sim.planted_index import INDEX_MISTAKES
+from siltstone.testing.sim.planted_places import PLACE_MISTAKES
 from siltstone.testing.sim.planted_retain import RETAIN_MISTAKES
 from siltstone.testing.sim.planted_shards import SHARD_MISTAKES
 from siltstone.testing.sim.run import Outcome, run_seed, run_seeds
 from siltstone.testing.sim.scenarios import SCENARIOS
 
-MISTAKES = (*LOG_MISTAKES, *SHARD_MISTAKES, *RETAIN_MISTAKES)
+MISTAKES = (*LOG_MISTAKES, *SHARD_MISTAKES, *RETAIN_MISTAKES, *INDEX_MISTAKES, *PLACE_MISTAKES)
 
 __all__ = ["MISTAKES", "SCENARIOS", "Mistake", "Outcome", "run_seed", "run_seeds"]

@@ -1,8 +1,8 @@
 """Users of text indexes: those who begin builds, do items, bring them to their end, and search.
 
-What must hold: each behaves as the documentation tells users to. Whoever has a build's name may work on it, again and at
-the same time; what it is told must fit the build's log. A search finds the rows that a scan of the same version would
-match, whatever is built, replaced, dropped and collected meanwhile.
+What must hold: each behaves as the documentation tells users to. Whoever has a build's name may work on it, again and
+at the same time; what it is told must fit the build's log. A search finds the rows that a scan of the same version
+would match, whatever is built, replaced, dropped and collected meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 INDEXES = ("one", "two")
 ANALYZERS: tuple[dict[str, object], ...] = ({}, {"positions": False}, {"stem": False, "stop_words": False})
-SMALL_BYTES = 12  # of a part that another release makes
+SMALL_BYTES = 1  # of a part that another release makes: each row is one
 RECENT = 3  # builds that are worked on
 
 
@@ -95,7 +95,7 @@ class Beginner(IndexUser):
     def _new(self, table: Table, name: str, items: int, *, alone: bool) -> None:
         analyzer = self.world.random.choice(ANALYZERS)
         if alone:
-            table.create_text_index(LABEL, name=name, **analyzer)
+            table.create_text_index(LABEL, name=name, progress=None, **analyzer)
             self.world.counters["committed builds"] += 1
         else:
             self._post(table.uri, table.begin_text_index(LABEL, name=name, items=items, **analyzer))
@@ -231,7 +231,8 @@ class Searcher(IndexUser):
         except OUTAGES:
             raise
         except SiltstoneError as error:
-            if truth.newest.keeps(version) and truth.versions[version].exists:
+            now = truth.newest
+            if now.keeps(version) and version >= now.born and truth.versions[version].exists and not now.dropped:
                 self.book.violation(f"version {version} of {uri} can't be searched: {error.kind}: {error.message}")
 
 

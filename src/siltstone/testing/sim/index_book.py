@@ -6,6 +6,7 @@
   late; where workers are of different releases, those of the attempt that counts.
 - Nothing of a build goes while it may still be committed, but for what was staged, once the marker is there.
 - A version names a build by the digest of its marker, once, and no fragment is in two segments of an index.
+- A clone names builds of its parent; what it copies of them, when it is detached, has a marker and no log.
 """
 
 from __future__ import annotations
@@ -84,8 +85,16 @@ class Building:
 class Builds:
     """All builds of one table. ``alike`` says whether all workers make the same bytes of the same rows."""
 
-    def __init__(self, table: TableTruth, bucket: KeptBucket, *, violation: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        table: TableTruth,
+        bucket: KeptBucket,
+        *,
+        other: Callable[[str], Builds],
+        violation: Callable[[str], None],
+    ) -> None:
         self.known: dict[str, Building] = {}
+        self._other = other
         self.alike = True
         self._table = table
         self._bucket = bucket
@@ -136,7 +145,7 @@ class Builds:
         marker = decode_marker(data, name=key)
         if build.missing():
             self._violation(f"build {build.name} has a marker, and items {sorted(build.missing())} are missing")
-        if marker != build.expected():
+        if build.plan is not None and marker != build.expected():
             self._violation(f"the marker of build {build.name} is not what its log says")
         for part in marker.parts:
             there = self._bucket.objects.read(paths.index(build.name, part.name))
@@ -144,7 +153,7 @@ class Builds:
                 self._violation(f"build {build.name} has a marker, and {part.name} is not there")
             elif digest(there[0]) != part.sha256:
                 self._violation(f"{part.name} of build {build.name} has other bytes than its marker says")
-        if self.alike:
+        if self.alike and build.plan is not None:
             self._check_bytes(build)
 
     def _check_bytes(self, build: Building) -> None:
@@ -182,23 +191,29 @@ class Builds:
         for index in version.indexes.values():
             fragments: Counter[str] = Counter()
             for segment in index.segments:
-                build = self.known.get(segment.build)
-                marker = None if build is None else build.expected()
+                marker = self._marker_of(segment.build, version)
                 if marker is None or digest(plain(marker)) != segment.digest:
                     self._violation(f"version {version.version} names build {segment.build} by another marker")
                 else:
-                    fragments.update({one.name for part in marker.parts for one in part.fragments})
+                    fragments.update({paths.bare(one.name) for part in marker.parts for one in part.fragments})
             twice = [name for name, times in fragments.items() if times > 1]
             if twice:
                 self._violation(f"version {version.version} has fragment {twice[0]} in two segments of an index")
 
+    def _marker_of(self, name: str, version: Kept) -> Marker | None:
+        number = paths.origin_of(name)
+        there = self._other(version.origins[str(number)].uri) if number else self
+        build = there.known.get(paths.bare(name))
+        data = None if build is None else build.finals.get(paths.MARKER)
+        return None if data is None else decode_marker(data, name=name)
+
     def came_back(self, before: Kept, after: Kept) -> list[str]:
-        """Builds that a version names, the one before it did not, and an earlier one did."""
+        """Builds of the table's own that a version names, the one before it did not, and an earlier one did."""
         had, has = (
             {one.build for index in it.indexes.values() for one in index.segments} & self._named
             for it in (before, after)
         )
-        return sorted(has - had)
+        return sorted(name for name in has - had if not paths.origin_of(name))
 
 
 def faultless(objects: Mapping[str, tuple[bytes, int]], name: str) -> dict[str, bytes]:
@@ -233,7 +248,7 @@ class IndexBook(RetainBook):
         """Look at all that is written to a table's bucket, and removed from it."""
         self.retention.watch(uri, bucket)
         table = self.retention.tables[uri]
-        builds = self.builds[uri] = Builds(table, bucket, violation=self.violation)
+        builds = self.builds[uri] = Builds(table, bucket, other=self.builds.__getitem__, violation=self.violation)
         wrote, gone = bucket.watch, bucket.gone
         assert wrote is not None
         assert gone is not None

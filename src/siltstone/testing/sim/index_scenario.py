@@ -22,8 +22,9 @@ from siltstone.testing.sim.index_agents import (
     check_search,
 )
 from siltstone.testing.sim.index_book import IndexBook
+from siltstone.testing.sim.retain_clones import Cloner, Detacher, Dropper
 from siltstone.testing.sim.retain_keepers import Keeper
-from siltstone.testing.sim.retain_scenario import RetainScenario
+from siltstone.testing.sim.retain_scenario import RetainClones, RetainScenario
 from siltstone.testing.sim.shard_truth import LABEL
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class IndexScenario(RetainScenario):
         self.releases = 2 if self.mixed else 1
         for uri, bucket in self.buckets.items():
             self.book.watch(uri, bucket)
-            self.book.builds[uri].alike = self.releases == 1 and self.service is None
+            self.book.builds[uri].alike = self.releases == 1 and len(self.places) == 1
 
     def _found(self, process: Process) -> None:
         super()._found(process)
@@ -66,7 +67,9 @@ class IndexScenario(RetainScenario):
             return super().faults()
         slow_s = self.world.latency * self.world.between(20, 300)
         weights = {"die_before": 1.0, "die_after": 1.0, "die_under_way": 0.5, "slow": 1.0, "stall": 1.0, "late": 0.3}
-        return Faults(rate=0.15, read_rate=0.03, weights=weights, late_s=slow_s, stall_s=slow_s, left=draw.randint(5, 20))
+        return Faults(
+            rate=0.15, read_rate=0.03, weights=weights, late_s=slow_s, stall_s=slow_s, left=draw.randint(5, 20)
+        )
 
     def cast(self) -> None:
         draw, pause_s = self.world.random, self.pause_s
@@ -113,8 +116,7 @@ class IndexScenario(RetainScenario):
         """Whatever was left of builds, a newcomer brings them to their end, unless others came first."""
         builds = self.book.builds[table.uri]
         for posted in self.board:
-            known = builds.known[posted.name]
-            if posted.uri != table.uri or builds.is_over(known):
+            if posted.uri != table.uri or builds.is_over(builds.known[posted.name]):
                 continue
             build = table.index_build(posted.name)
             for item in build.missing():
@@ -130,3 +132,26 @@ class MixedReleases(IndexScenario):
 
     name = "index-mixed"
     mixed = True
+
+
+class IndexClones(IndexScenario, RetainClones):
+    """Clones that search with the indexes of their parents, make more of them, and take copies along."""
+
+    name = "index-clones"
+
+    def cast(self) -> None:
+        draw, pause_s = self.world.random, self.pause_s
+        self.uris = self.places[: draw.choice((2, 3))]
+        TextHand(self, "h0", draw.randint(3, 6)).employ(delay=draw.random() * pause_s)
+        for number in range(2):
+            Beginner(self, f"b{number}", draw.randint(2, 4)).employ()
+        ItemWorker(self, "w", draw.randint(3, 5)).employ(delay=draw.random() * pause_s)
+        Finisher(self, "f", draw.randint(2, 4)).employ(delay=draw.random() * pause_s)
+        for number in range(draw.choice((1, 2))):
+            IndexGatherer(self, f"g{number}", draw.randint(2, 5)).employ(delay=draw.random() * 2 * pause_s)
+        for number in range(draw.choice((1, 2))):
+            Cloner(self, f"c{number}", draw.randint(2, 4)).employ(delay=draw.random() * 2 * pause_s)
+        Detacher(self, "d", draw.randint(1, 3)).employ(delay=draw.random() * 4 * pause_s)
+        if draw.random() < 0.5:
+            Dropper(self, "x", draw.randint(1, 3)).employ(delay=draw.random() * 6 * pause_s)
+        Searcher(self, "s", draw.randint(3, 5)).employ()

@@ -94,6 +94,7 @@ LOG = "siltstone.log.log:Log"
 READER = "siltstone.log.reader:LogReader"
 FLOORS = "siltstone.log.floors:FloorReader"
 EXTERNAL = "siltstone.commit.external:External"
+FLOOR_UNREAD = """raise outcomes.unfinished("the floor can't be read", op, position, error) from error"""
 CONDITIONAL = "siltstone.commit.conditional:ConditionalPut"
 
 LOG_MISTAKES = (
@@ -144,7 +145,7 @@ LOG_MISTAKES = (
     Mistake(
         "an error after the entry was written is reported as a failure",
         "writers",
-        (change(f"{LOG}._passed", "if not mine:", "if True:"),),
+        (change(f"{LOG}._passed", FLOOR_UNREAD, "raise"),),
     ),
     Mistake(
         "the floor is not looked at before an acknowledgement",
@@ -154,7 +155,7 @@ LOG_MISTAKES = (
     Mistake(
         "the floor is looked at before one's own acknowledgement only",
         "latecomers",
-        (change(f"{LOG}._passed", "return position < self._floor", "return mine and position < self._floor"),),
+        (change(f"{LOG}._append", "if self._passed(", "if mine and self._passed("),),
     ),
     Mistake(
         "entries are deleted before the floor is raised",
@@ -249,7 +250,13 @@ LOG_MISTAKES = (
     Mistake(
         "an error while publishing what was claimed is reported as a failure",
         "external",
-        (change(f"{EXTERNAL}.decide", "raise unknown(place, error) from error", "raise"),),
+        (
+            change(
+                f"{EXTERNAL}.decide",
+                "publishes it\n        raise unknown(place, error) from error",
+                "publishes it\n        raise",
+            ),
+        ),
     ),
     Mistake(
         "a claim is acknowledged before it is published",

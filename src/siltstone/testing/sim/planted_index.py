@@ -1,4 +1,4 @@
-"""Mistakes about builds of text indexes, planted into the real code: each breaks a rule that ``models/finalize.py`` has.
+"""Mistakes about builds of text indexes, planted into the real code; ``models/finalize.py`` has the rules they break.
 
 What must hold is what ``planted`` says. A change is made where a function is called from: ``gc:unneeded`` is the
 ``unneeded`` that ``gc`` imports.
@@ -139,7 +139,11 @@ INDEX_MISTAKES = (
                 "is_unneeded(build, found.needed.builds, floor=found.floor)",
                 "build not in found.needed.builds",
             ),
-            change(f"{GC}:still_unneeded", "name, needed = (paths.parse_index(doomed.key) or (\"\",))[0], found.needed.builds", "return True"),
+            change(
+                f"{GC}:still_unneeded",
+                'name, needed = (paths.parse_index(doomed.key) or ("",))[0], found.needed.builds',
+                "return True",
+            ),
         ),
     ),
     Mistake(
@@ -156,6 +160,12 @@ INDEX_MISTAKES = (
         "what a collection left in staging of a build that is part of the table stays",
         "index",
         (change(f"{PLAN}:_is_staged", "return ", "return False and "),),
+    ),
+    # -- clones --------------------------------------------------------------------------------------
+    Mistake(
+        "a clone that is detached keeps the builds of its parent",
+        "index-clones",
+        (change("siltstone.retain.detach:Detach.run", "if stale:", "if False:"),),
     ),
     # -- searches ------------------------------------------------------------------------------------
     Mistake(

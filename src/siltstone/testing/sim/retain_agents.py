@@ -15,6 +15,7 @@ from siltstone.errors import (
     PermissionDeniedError,
     SiltstoneError,
     UnavailableError,
+    WrongWalStoreError,
 )
 from siltstone.retain.expiry import DAY_MS
 from siltstone.testing.sim.agents import OPENINGS_MAX, TRIES_MAX, Agent
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from siltstone.testing.sim.world import Process, World
 
 NAMES = ("one", "two", "three")
-OUTAGES = (UnavailableError, PermissionDeniedError)  # no answer: it says nothing of what is there
+# No answer, or of another store than the one that was asked about: it says nothing of what is there.
+OUTAGES = (UnavailableError, PermissionDeniedError, WrongWalStoreError)
 
 
 class Stage(Protocol):

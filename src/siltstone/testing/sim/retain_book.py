@@ -176,22 +176,23 @@ class Retention:
                 self._violation(f"{root} let go of checkpoint {name}, which is there")
 
     def _check_shards(self, table: TableTruth, name: str, one: Checkpoint) -> None:
-        for key in self.needed(table, one):
-            if not self.has(Place(table.uri, key)):
-                self._violation(f"checkpoint {name} of {table.uri} needs {key}, which is not there")
+        for place in self.needed(table, one):
+            if not self.has(place):
+                self._violation(f"checkpoint {name} of {table.uri} needs {place.key}, which is not there")
 
-    def needed(self, table: TableTruth, checkpoint: Checkpoint) -> Iterator[str]:
+    def needed(self, table: TableTruth, checkpoint: Checkpoint) -> Iterator[Place]:
         """Objects of shards that a checkpoint has rows in."""
         cursors = table.versions[checkpoint.version].cursors
         for shard, kept in checkpoint.shards.items():
             if checkpoint.pending or shard not in cursors:
                 continue
             start = max(kept.replay_from.position, cursors[shard])
+            wal = table.uri if kept.wal.store is None else kept.wal.store.uri
             for position in range(start, kept.until.position):
-                yield paths.entry(paths.wal(shard, kept.wal.begins), position)
+                yield Place(wal, paths.entry(paths.wal(shard, kept.wal.begins), position))
             for one in kept.fragments:
                 if one.until > cursors[shard]:
-                    yield paths.shard(shard) + paths.data(one.fragment.name)
+                    yield Place(table.uri, paths.shard(shard) + paths.data(one.fragment.name))
 
     def _check_floor(self, table: TableTruth, before: Kept, after: Kept, now_ms: int) -> None:
         if after.operation == "collect" and after.floor > before.floor:
@@ -244,8 +245,13 @@ class Retention:
             needs = next((f"version {version} of {other}" for other, version in found), "")
         elif top == paths.SHARDS:
             self.removed.add(key)
-            entry = without_nonce(key)
-            names = (name for name, one in now.checkpoints.items() if entry in set(self.needed(self.tables[uri], one)))
+            entry = Place(uri, without_nonce(key))
+            names = (
+                name
+                for table in self.tables.values()
+                for name, one in table.newest.checkpoints.items()
+                if entry in set(self.needed(table, one))
+            )
             needs = next((f"checkpoint {name}" for name in names), "")
         elif (parsed := paths.parse_entry(paths.LOG, key)) is None or (now.exists and 0 < now.born == parsed[0]):
             pass  # the mark of a drop may go once another table is there

@@ -281,6 +281,7 @@ class RetainShards(ShardScenario):
     book: RetainShardBook
     clones: ClassVar[Sequence[str]] = ("memory://c0", "memory://c1")
     scopes: Sequence[Literal["all", "durable"]] = ("all", "durable", "durable")
+    rounds: ClassVar[int] = 2  # of collections, in the end
     splits = False
 
     def __init__(self, world: World) -> None:
@@ -351,7 +352,7 @@ class RetainShards(ShardScenario):
         try:
             table = self.table(process)
             read_all(self.book, table)
-            for _ in range(2):
+            for _ in range(self.rounds):
                 process.wait(DAYS_S)
                 for why in table.gc(keep_days=0).left:
                     self.book.violation(f"a collection without any fault leaves something: {why}")
