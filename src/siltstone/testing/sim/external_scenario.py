@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from siltstone import paths
 from siltstone.format.records import decode_identity
+from siltstone.log import open_log
 from siltstone.testing.sim.index_scenario import IndexScenario
 from siltstone.testing.sim.registry import SimService
 from siltstone.testing.sim.retain_book import KeptBucket
@@ -66,6 +67,14 @@ def logs_of(bucket: KeptBucket) -> Iterator[tuple[str, str]]:
 
 class DecidedTables(Decided, RetainScenario):
     """Tables of which a newcomer, in the end, also looks at what the commit store still knows."""
+
+    def audit(self, process: Process) -> None:
+        """First what was claimed by someone who died is published, as whoever writes next does: it may be a drop."""
+        for uri in self.places:
+            store, commits = self.store(process, uri), self.commits(process)
+            log = open_log(store, commits=commits, root=paths.LOG, probe=False, env=process.env)
+            log.commits.decided(log.place(log.tip()))
+        super().audit(process)
 
     def _collect(self, process: Process) -> None:
         super()._collect(process)
