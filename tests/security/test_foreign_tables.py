@@ -96,8 +96,8 @@ def test_open__table_in_a_bucket_names_files_of_the_reader__is_refused_unless_th
 def test_open__table_in_a_bucket_names_another_bucket__is_not_given_its_credentials():
     secret = {"aws_access_key_id": "x", "aws_secret_access_key": "canary-0a1b", "aws_region": "us-east-1"}
     opens = Others("s3://mine/table", secret)
-    assert opens._options("s3://mine/parent") == secret
-    assert opens._options("s3://other/parent") is None
+    assert opens.options_for("s3://mine/parent") == secret
+    assert opens.options_for("s3://other/parent") is None
     assert "canary" not in repr(opens)
 
 
