@@ -113,10 +113,10 @@ def test_calls__a_piece_again_and_again__each_ends_soon(table, call):
     for piece in PIECES:
         for length in LENGTHS:
             text = (piece * (length // len(piece) + 1))[:length] + "!"
-            begun = time.monotonic()
+            begun = time.process_time()  # what else the machine does counts for nothing
             with contextlib.suppress(SiltstoneError):
                 CALLS[call](table, text)
-            took = time.monotonic() - begun
+            took = time.process_time() - begun
             if took > SECONDS_MAX:
                 slow[piece, length] = took
     assert slow == {}
