@@ -59,7 +59,7 @@ def test_call__server_goes_silent__unavailable_in_time_then_reconnects(deploymen
         with pytest.raises(UnavailableError):
             registry.claim(second)
         assert proxy.lost.is_set()
-        assert time.monotonic() - before < 8
+        assert time.monotonic() - before < 30  # a driver without a limit waits for minutes
         assert registry.claim(second) == second
         assert registry.lookup("silent", 0) == first
 
@@ -130,7 +130,7 @@ def test_claim__range_is_being_raised__waits_and_is_truncated(deployment):
         execute(raw, sql.raise_range, (3, encode(claims[2].digest), encode("raised"), 3))
         execute(raw, sql.delete, (encode("raised"), 0, 3))
         answer = pool.submit(registry.claim, rival)
-        deadline = time.monotonic() + 8
+        deadline = time.monotonic() + 30
         # InnoDB refreshes the view only when nobody asked for a tenth of a second.
         while execute(raw, LOCK_WAITS[registry.kind], ()).rows == [(0,)] and time.monotonic() < deadline:
             time.sleep(0.15)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moments import ends_soon
 from siltstone.errors import CorruptionError
 from siltstone.format import thrift
 from siltstone.format.thrift import BINARY, BYTE, DOUBLE, I16, I32, I64, LIST, MAP, SET, STRUCT, TRUE
@@ -113,10 +113,8 @@ def test_decode__any_bytes__are_a_structure_or_corruption(data):
     ids=["structs", "lists", "maps", "string", "list", "map", "endless", "huge", "kind", "no-kind", "half-double"],
 )
 def test_decode__of_hostile_bytes__is_refused_at_once(data):
-    start = time.perf_counter()
-    with pytest.raises(CorruptionError):
+    with ends_soon(), pytest.raises(CorruptionError):
         thrift.decode(data, name="x")
-    assert time.perf_counter() - start < 1
 
 
 def test_decode__more_parts_than_anyone_writes__is_refused():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 import pytest
 
 import siltstone as ss
+from moments import ends_soon
 from siltstone.errors import InvalidInputError, LimitExceededError
 from siltstone.format.text import Analyzer
 from siltstone.index import making
@@ -78,9 +77,8 @@ def test_search__takes_no_writer_of_another_table(table):
 
 def test_snippets__phrase_of_one_word_many_times__takes_no_longer_than_the_text(table):
     text = "ho " * 20_000
-    began = time.process_time()
-    (made,) = snippets([text], Phrase("ho " * 100), Analyzer())
-    assert time.process_time() - began < 10
+    with ends_soon():
+        (made,) = snippets([text], Phrase("ho " * 100), Analyzer())
     assert "**ho**" in made
 
 
@@ -113,10 +111,9 @@ def test_queries_and_snippets__bad_arguments__are_told_with_a_remedy(call):
 
 def test_tokenize__letter_with_endless_marks__takes_time_in_proportion():
     word = "д" + "\u0315\u0300" * 60_000
-    began = time.process_time()
-    tokens = tokenize(pa.array([word, "слово"]), Analyzer(language="russian"))
-    assert terms_of(word, Analyzer(language="russian")) == []
-    assert time.process_time() - began < 5
+    with ends_soon():
+        tokens = tokenize(pa.array([word, "слово"]), Analyzer(language="russian"))
+        assert terms_of(word, Analyzer(language="russian")) == []
     assert tokens.lengths.tolist() == [0, 1]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 
 import pytest
 
 from every_type import SCHEMA, TABLE
+from moments import ends_soon
 from siltstone.errors import InvalidInputError, LimitExceededError
 from siltstone.table.predicate import parse_predicate
 
@@ -64,10 +64,8 @@ def test_parse_predicate__text_that_may_be_split_in_two_ways__is_refused(text):
 @pytest.mark.parametrize("inner", ["i", "flag", "i 5 5", "i AS"])
 @pytest.mark.parametrize("levels", [9, 10, 23, 49])
 def test_parse_predicate__nested_text__is_answered_in_a_short_time(before, after, inner, levels):
-    began = time.process_time()
-    with suppress(InvalidInputError):
+    with ends_soon(), suppress(InvalidInputError):
         parse_predicate(before * levels + inner + after * levels, SCHEMA)
-    assert time.process_time() - began < 5
 
 
 def test_parse_predicate__many_values_in_a_list__are_fine():
