@@ -31,7 +31,7 @@ class Scale(NamedTuple):
     opening_rounds: int = 9
     long_appends: int = 100_000
     scan_rows: int = 2_000_000
-    scan_rounds: int = 7
+    scan_rounds: int = 21
     keyed_rows: int = 1_000_000
     keyed_rounds: int = 3
     lookups: int = 200

@@ -226,7 +226,7 @@ class Keyed:
                 "Lance, scan before: ms": lance_before.to_table,
                 "Lance, scan after: ms": lance_changed.to_table,
             }
-            spent = best(2 * self.rounds + 1, works)
+            spent = best(7 * self.rounds, works)
         return {name: span * 1000 for name, span in spent.items()}
 
     def measure_lookup(self, *, lookups: int) -> tuple[dict[str, float], list[Target]]:
