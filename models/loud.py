@@ -6,10 +6,11 @@ later time, and again; puts of other names and listings are what they should be.
 alarmed.
 
 What must hold: with witnesses, one place is acknowledged to one call at most; an acknowledged operation is in the log,
-or in what was folded, or ``verify`` names it, or somebody was alarmed; nobody goes on behind an entry that replaced
-one that was acknowledged before. With receipts, ``verify`` names what is gone as long as someone holds them.
+or in what was folded, or ``verify`` names it, or it was set aside, or will be by the next collection, or somebody was
+alarmed; nobody goes on behind an entry that replaced one that was acknowledged before. With receipts, ``verify`` names
+what is gone as long as someone holds them.
 
-The code does less than the rule in two knobs: ``met`` and ``compares`` are left out.
+The code does less than the rule in one knob: ``met`` is left out.
 
 Knobs, the first value being the rule:
 
@@ -22,7 +23,9 @@ Knobs, the first value being the rule:
 ``met``          the same of an entry that is met in one's place; or not
 ``chain``        is checked; or not
 ``floor``        is looked at once more ``after`` the witness was found alone; or only ``before`` it is put
-``compares``     witnesses below the floor are compared with what was folded before they go; or not
+``compares``     witnesses below the floor are compared, before they go, with the ``chain`` that the floor ends; or with
+                 what is in their ``place`` then; or with ``none``
+``stops``        comparing ends at a place that is empty, which had been compared before it was emptied; or goes on
 ===============  ===============================================================================================
 """
 
@@ -52,6 +55,7 @@ class Store(NamedTuple):
     floor: int = 0
     before: int = 0  # the bytes before the floor
     folded: frozenset[int] = frozenset()
+    aside: frozenset[int] = frozenset()  # operations whose witnesses told of what was not folded
     acked: frozenset[tuple[int, Entry]] = frozenset()
     held: frozenset[tuple[int, int]] = frozenset()  # receipts
     alarmed: bool = False
@@ -83,8 +87,8 @@ class Party(NamedTuple):
     prev: int = 0
     winner: Entry | None = None
     sent: frozenset[tuple[int, Entry]] = frozenset()
-    plan: tuple[Entry, ...] = ()
-    start: int = 0
+    plan: tuple[Entry | None, ...] = ()
+    listed: frozenset[tuple[int, Entry]] = frozenset()
     deaths: int = 0
 
 
@@ -108,11 +112,12 @@ class Loud:
         met: bool = True,
         chain: bool = True,
         floor: str = "after",
-        compares: bool = True,
+        compares: str = "chain",
+        stops: bool = True,
     ) -> None:
         self.ops, self.kinds, self.places, self.deaths, self.lie = ops, others, places, deaths, lie
         self.guard, self.alone, self.found, self.tip, self.met, self.chain = guard, alone, found, tip, met, chain
-        self.floor, self.compares = floor, compares
+        self.floor, self.compares, self.stops = floor, compares, stops
 
     def init(self) -> tuple[Store, tuple[Party, ...]]:
         writers = [Party(call=1 + n * CALLS, deaths=self.deaths) for n in range(len(self.ops))]
@@ -248,37 +253,83 @@ class Loud:
 
     def _collector(self, name: str, s: Store, p: Party) -> Moves:
         if p.step == "idle":
-            if not s.is_whole:
-                yield f"{name} finds that the chain is broken: it is alarmed", s._replace(alarmed=True), Party()
-                return
-            for count in range(1, len(s.chain) + 1):
-                read = tuple(s.chain[:count])
-                yield f"{name} folds {count} entries", s, Party("folded", at=s.floor + count, start=s.floor, plan=read)
+            yield from self._folds(name, s)
         elif p.step == "folded":
             there = s.places[p.at - 1]
-            if p.at <= s.floor or there is None or there.call != p.plan[-1].call:
+            if p.at <= s.floor or there is None or there.call != p.prev:
                 yield f"{name} is refused", s, Party()
             else:
-                folded = s.folded.union(one.op for one in p.plan)
+                folded = s.folded.union(one.op for one in p.plan if one is not None)
                 after = s._replace(floor=p.at, before=there.call, folded=folded)
-                yield f"{name} raises the floor to {p.at}", after, p._replace(step="raised")
-        elif self.compares and any(self._contradicted(s, at, one.call) for at, one in enumerate(p.plan, p.start)):
-            yield f"{name} finds witnesses of what was not folded: it is alarmed", s._replace(alarmed=True), Party()
+                yield f"{name} raises the floor to {p.at}", after, Party()
+        else:
+            yield f"{name} dies", s, Party()
+            yield from self._removes(name, s, p)
+
+    def _folds(self, name: str, s: Store) -> Moves:
+        if not s.is_whole:
+            yield f"{name} finds that the chain is broken: it is alarmed", s._replace(alarmed=True), Party()
+            return
+        for count in range(1, len(s.chain) + 1):
+            read = tuple(s.chain[:count])
+            after = Party("folded", at=s.floor + count, prev=read[-1].call, plan=read)
+            yield f"{name} folds {count} entries", s, after
+        if any(at < s.floor for at, _ in s.witnesses) or any(s.places[: s.floor]):
+            yield f"{name} will remove what is below {s.floor}", s, self._removing(s)
+
+    def _removing(self, s: Store) -> Party:
+        step = "list" if self.guard == "witness" and self.compares != "none" else "delete"
+        return Party(step, at=s.floor, prev=s.before)
+
+    def _removes(self, name: str, s: Store, p: Party) -> Moves:
+        if p.step == "list":
+            listed = frozenset(one for one in s.witnesses if one[0] < p.at)
+            yield f"{name} lists witnesses", s, p._replace(step="read", listed=listed)
+        elif p.step == "read":
+            yield f"{name} reads entries", s, p._replace(step="aside", plan=s.places[: p.at])
+        elif p.step == "aside":
+            lost = {one.op for one in self._unfolded(p)} - {one.op for one in s.chain}
+            after = s._replace(aside=s.aside | lost)
+            yield f"{name} sets {lost or 'nothing'} aside", after, Party("delete", at=p.at)
+        elif p.step == "delete":
+            left = frozenset(one for one in s.witnesses if one[0] >= p.at)
+            yield f"{name} removes witnesses below {p.at}", s._replace(witnesses=left), Party("entries", at=p.at)
         else:
             places = (*(None for _ in range(p.at)), *s.places[p.at :])
-            left = frozenset(one for one in s.witnesses if one[0] >= p.at)
-            yield f"{name} deletes below {p.at}", s._replace(places=places, witnesses=left), Party()
+            yield f"{name} removes entries below {p.at}", s._replace(places=places), Party()
+
+    def _unfolded(self, p: Party) -> list[Entry]:
+        """Witnesses of something else than was folded, by what the floor and each entry say of the one before."""
+        found: list[Entry] = []
+        want = p.prev
+        folded: set[int] = set()
+        for at in range(p.at - 1, -1, -1):
+            there = p.plan[at]
+            if self.stops and there is None:
+                break
+            here = {one.call: one for place, one in p.listed if place == at}
+            known = here | ({there.call: there} if there is not None else {})
+            if self.compares == "place":
+                want = there.call if there is not None else 0
+            found += [one for call, one in here.items() if call != want]
+            if want in known:
+                folded.add(known[want].op)
+            last = known.get(want, there)
+            want = last.prev if last is not None else 0
+        return [one for one in found if one.op not in folded]
 
     # -- what must not be --------------------------------------------------------------------------
 
     def wrong(self, s: Store) -> str:
         if s.wrong:
             return s.wrong
+        if not self.lie and (s.alarmed or s.aside):
+            return "a false alarm"
         if s.alarmed:
-            return "" if self.lie else "a false alarm"
+            return ""
         there = {one.op for one in s.chain} | s.folded
         lost = {one.op for _, one in s.acked} - there
-        named = {one.op for at, one in s.witnesses if at >= (0 if self.compares else s.floor)}
+        named = s.aside.union(one.op for at, one in s.witnesses if all(s.places[at : s.floor]))
         calls = {at: one.call for at, one in enumerate(s.chain, s.floor)}
         missed = {one.op for at, one in s.acked if (at, one.call) in s.held and calls.get(at) != one.call}
         if lost - named - missed and (s.is_whole or not self.chain):
@@ -316,7 +367,13 @@ VARIANTS: dict[str, tuple[Loud, bool]] = {
     "the tip's witnesses are not looked at": (Loud(1, 2, 3, tip=False, deaths=0), False),
     "those of an entry that is met are not looked at": (Loud(1, 2, 3, met=False, deaths=0), False),
     "the floor is not looked at behind the witness": (Loud(1, 2, others="c", deaths=0, floor="before"), False),
-    "witnesses are deleted without a look": (Loud(1, 2, others="c", deaths=0, compares=False), False),
+    "witnesses on an honest store, two collectors": (Loud(1, 2, others="cc", lie=False, deaths=0), True),
+    "witnesses are deleted without a look": (Loud(1, 2, others="c", deaths=0, compares="none"), False),
+    "witnesses are compared with what is in their place": (
+        Loud(1, 2, others="c", deaths=0, compares="place"),
+        False,
+    ),
+    "comparing goes on where a place is empty": (Loud(1, 2, others="c", lie=False, deaths=0, stops=False), False),
 }
 LARGE: dict[str, tuple[Loud, bool]] = {
     "witnesses, writers that die twice": (Loud(1, 2, deaths=2), True),

@@ -45,6 +45,7 @@ POSITION_DIGITS = 20
 IDENTITY = "identity"
 ENTRIES = "entries"
 WITNESS = "witness"
+LOST = "lost"
 STAGED = "staged"
 FLOOR = "floor"
 HINT = "hint"
@@ -134,6 +135,11 @@ def witness(root: str, position: int, nonce: str) -> str:
     return f"{root}{WITNESS}/{digits(position)}/{nonce}"
 
 
+def lost(root: str, position: int, nonce: str) -> str:
+    """Where the witness of an attempt is kept that was truncated, and that something else was folded for."""
+    return f"{root}{LOST}/{digits(position)}/{nonce}"
+
+
 def staged(root: str, position: int, nonce: str) -> str:
     """Where one proposal waits for its decision."""
     return f"{root}{STAGED}/{digits(position)}-{nonce}"
@@ -152,6 +158,11 @@ def parse_entry(root: str, key: str) -> tuple[int, str] | None:
 def parse_witness(root: str, key: str) -> tuple[int, str] | None:
     """(position, nonce) of a witness's name."""
     return _parse_numbered(f"{root}{WITNESS}/", key)
+
+
+def parse_lost(root: str, key: str) -> tuple[int, str] | None:
+    """(position, nonce) of the name of a witness that was set aside."""
+    return _parse_numbered(f"{root}{LOST}/", key)
 
 
 def _parse_numbered(start: str, key: str) -> tuple[int, str] | None:

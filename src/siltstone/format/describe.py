@@ -51,7 +51,7 @@ def describe(data: bytes, *, name: str) -> dict[str, Any]:
     """What an object says, as a dictionary that JSON can hold.
 
     Keys: ``object``, ``kind`` (identity, entry, floor, hint, rollup, vectors, marker), ``role`` (by its name: also
-    witness, staged), ``bytes``, ``digest``, ``record``; of entries and rollups ``body``; of rollups, vectors and
+    witness, lost, staged), ``bytes``, ``digest``, ``record``; of entries and rollups ``body``; of rollups, vectors and
     markers ``parts``, the first of the many things in them; ``doubts`` where name and bytes contradict each other.
     Raises CorruptionError for what is none of ours, UnsupportedFormatError for what a newer version wrote.
     """
@@ -83,7 +83,7 @@ def describe(data: bytes, *, name: str) -> dict[str, Any]:
         }
     if "op" in fields or "nonce" in fields:
         header, body = decode_entry(data, name=name)
-        doubts = _doubts(part, header.position, header.nonce if part.role == "witness" else "")
+        doubts = _doubts(part, header.position, header.nonce if part.role in {"witness", "lost"} else "")
         record = msgspec.to_builtins(header)
         shown = _change(header, body) or describe_body(unpacked(body))
         return found | {"kind": "entry", "record": record, "body": shown, "doubts": doubts}
@@ -220,6 +220,7 @@ def part_of(name: str) -> Part:
         for role, parse in (
             ("entry", paths.parse_entry),
             ("witness", paths.parse_witness),
+            ("lost", paths.parse_lost),
             ("staged", paths.parse_staged),
         ):
             parsed = parse(root, name)

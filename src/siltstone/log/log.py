@@ -298,7 +298,9 @@ class Log(GuardedLog, Closing):
     def truncate(self, until: Mark) -> Truncation:
         """Raise the floor to ``until``, then delete what a floor raised long enough ago allows.
 
-        Entries stay for twice the log's ``trust_ms`` after the floor passed them; a later call removes them.
+        Entries stay for twice the log's ``trust_ms`` after the floor passed them; a later call removes them. Raises
+        UnsafeStoreError, with all of that done, where entries that were won had been overwritten: they are kept below
+        ``lost/``, and ``verify`` names them.
         """
         check_mark(until, "until")
         with self._writing():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone import paths
 from siltstone.errors import (
     CommitUnknownError,
     ConflictError,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from siltstone.log.marks import Entry, Mark
 
+SHOWN_MAX = 5
 LOOK_FIRST = "look the op id up before running the operation again"
 
 
@@ -85,5 +87,17 @@ def not_alone(uri: str, entry: Entry, others: Sequence[str]) -> UnsafeStoreError
         op=entry.op,
         position=entry.position,
         others=tuple(others),
+    )
+    return alarm(error)
+
+
+def overwritten(uri: str, root: str, lost: Sequence[Entry]) -> UnsafeStoreError:
+    """Entries that were won, and may have been acknowledged, had been overwritten when others were folded."""
+    shown = ", ".join(entry.op for entry in lost[:SHOWN_MAX]) + (", ..." if len(lost) > SHOWN_MAX else "")
+    error = UnsafeStoreError(
+        f"{uri} overwrote {len(lost)} entries of {root.rstrip('/') or 'the log'} that writers had won: {shown}",
+        hint=f"they are kept below {root}{paths.LOST}/; run `siltstone repair`, and give the log a commit store",
+        op=lost[0].op,
+        ops=tuple(entry.op for entry in lost),
     )
     return alarm(error)

@@ -5,6 +5,7 @@ What must hold:
   collectors can't lower it.
 - Only what lies below a floor that is older than twice ``trust_ms``, by the store's own clock, is deleted: a
   writer that trusts a look at the floor of up to ``trust_ms`` ago could else win a place that was removed.
+- Where witnesses are left, those of the range are compared with what was folded before any of them goes.
 - Claims go first (the registry then refuses the range), then staged bytes, then witnesses, then entries: with
   only the published ones gone, a reader would publish staged ones anew.
 """
@@ -18,6 +19,8 @@ from siltstone.commit.external import External
 from siltstone.errors import InvalidInputError, MissingObjectError, NotFoundError
 from siltstone.format.frame import digest
 from siltstone.format.records import Floor, encode_floor
+from siltstone.log import outcomes
+from siltstone.log.aside import set_aside
 
 if TYPE_CHECKING:
     from siltstone.log.marks import Mark
@@ -37,7 +40,10 @@ class Truncation(NamedTuple):
 
 
 def truncate(log: LogReader, until: Mark) -> Truncation:
-    """Raise the floor to ``until`` and delete what may go."""
+    """Raise the floor to ``until`` and delete what may go.
+
+    Raises UnsafeStoreError, with all of that done, where operations had been overwritten before anyone noticed.
+    """
     floor = _raise_floor(log, until)
     below = _deletable(log)
     if below == 0:
@@ -48,7 +54,11 @@ def truncate(log: LogReader, until: Mark) -> Truncation:
         return Truncation(floor, 0, 0)
     if isinstance(log.commits, External):
         log.commits.registry.truncate(log.scope, below=below, digest=mark.digest)
-    return Truncation(floor, below, *_delete_below(log, below))
+    lost = set_aside(log, mark) if log.identity.guard == "witness" else []
+    done = Truncation(floor, below, *_delete_below(log, below))
+    if lost:
+        raise outcomes.overwritten(log.store.uri, log.root, lost)
+    return done
 
 
 def _raise_floor(log: LogReader, until: Mark) -> int:
@@ -58,6 +68,9 @@ def _raise_floor(log: LogReader, until: Mark) -> int:
         return present
     data = log.published(until.position - 1)
     if data is None or digest(data) != until.digest:
+        passed = log.floor_now(trust_ms=0)
+        if passed >= until.position:  # another collector came first
+            return passed
         raise InvalidInputError(
             f"position {until.position - 1} does not hold the entry that the mark names",
             hint="truncate at a mark that append, tip or entries returned",

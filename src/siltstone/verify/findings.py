@@ -27,6 +27,7 @@ class Findings:
     published: dict[int, list[str]]  # position -> keys
     chain: dict[int, Entry] = field(default_factory=dict)  # entries that are readable, without their bodies
     witnesses: list[tuple[str, Entry]] = field(default_factory=list)  # those that differ from what is published
+    aside: list[tuple[str, Entry]] = field(default_factory=list)  # those that a truncation kept, because they did
     fillers: dict[int, tuple[str, Entry]] = field(default_factory=dict)  # position -> the witness that belongs there
     wanted: dict[int, str] = field(default_factory=dict)  # position -> digest of the entry that belongs there
     problems: list[Problem] = field(default_factory=list)
@@ -58,7 +59,7 @@ def judge(findings: Findings) -> None:
     _extend(findings)
     _mark_repairable(findings)
     known = findings.ops()
-    for key, entry in findings.witnesses:
+    for key, entry in (*findings.witnesses, *findings.aside):
         if findings.is_lost(entry, known):
             known.add(entry.op)
             what = f"operation {entry.op}" if entry.kind == "data" else f"the fence of epoch {entry.epoch}"

@@ -106,6 +106,7 @@ def walk(log: Log, *, progress: Progress | None = None) -> Findings:
     _fill_gaps(log, findings)
     _read_entries(log, findings, progress)
     _read_witnesses(log, findings, witnesses)
+    _read_lost(log, findings)
     judge(findings)
     check_commit_store(log, findings)
     _forget_truncated(log, findings)
@@ -212,12 +213,30 @@ def _read_witnesses(log: Log, findings: Findings, listed: list[tuple[str, int, s
             findings.problems.append(Problem("corrupt", error.message, position, object=key))
 
 
+def _read_lost(log: Log, findings: Findings) -> None:
+    """What a truncation found overwritten, and kept."""
+    keys = [(info.key, paths.parse_lost(log.root, info.key)) for info in log.store.list(f"{log.root}{paths.LOST}")]
+    for key, parsed in keys:
+        if parsed is None:
+            continue
+        try:
+            findings.aside.append((key, log.read(log.store.get(key), parsed[0])))
+        except NotFoundError:
+            continue
+        except (CorruptionError, UnsupportedFormatError) as error:
+            findings.problems.append(Problem("corrupt", error.message, parsed[0], object=key))
+
+
 def _forget_truncated(log: Log, findings: Findings) -> None:
     """What was truncated while we looked is not missing."""
     floor = log.first().position
     if floor > findings.start.position:
-        kept = [problem for problem in findings.problems if problem.position is None or problem.position >= floor]
-        findings.problems = kept
+        aside = {key for key, _ in findings.aside}
+        findings.problems = [
+            problem
+            for problem in findings.problems
+            if problem.position is None or problem.position >= floor or problem.object in aside
+        ]
 
 
 def check_receipts(log: Log, findings: Findings, receipts: Iterable[Mark]) -> None:

@@ -242,8 +242,9 @@ def _publish_abort(log: Log, mark: Mark, data: bytes) -> bytes | None:
 def _append_lost(log: Log, findings: Findings, env: Env) -> list[str]:
     done = []
     known = findings.ops()
-    for key, entry in findings.witnesses:
+    for key, entry in (*findings.witnesses, *findings.aside):
         if not findings.is_lost(entry, known):
+            _let_go(log, key)
             continue
         known.add(entry.op)
         what = f"operation {entry.op} (was at {entry.position})" if entry.kind == "data" else f"epoch {entry.epoch}"
@@ -263,8 +264,15 @@ def _append_lost(log: Log, findings: Findings, env: Env) -> list[str]:
         except SiltstoneError as error:
             done.append(f"{what} could not be appended again from {key}: {error.message}")
             continue
+        _let_go(log, key)
         done.append(f"{what} appended again as entry {end.position - 1}")
     return done
+
+
+def _let_go(log: Log, key: str) -> None:
+    """Remove what a truncation kept of an operation that is in the log."""
+    if paths.parse_lost(log.root, key) is not None:
+        log.store.delete([key])
 
 
 def _fence_again(log: Log, lost: Entry, env: Env) -> Mark:
