@@ -16,6 +16,7 @@ import pytest
 import redis
 import urllib3
 
+import figures
 from services import BUCKET, HOST
 from siltstone.commit.connect import open_registry
 from siltstone.commit.memory import MemoryRegistry, MemoryService
@@ -69,6 +70,7 @@ class TestSqlite(RegistrySuite):
         )
         done = subprocess.run([sys.executable, "-c", script, f"sqlite://{self.path}"], check=False)
         assert done.returncode == -signal.SIGKILL
+        figures.record("kills")
         registry = self.handle()
         assert [registry.lookup("killed", position) for position in range(21)] == [*chain("killed", 20), None]
 
@@ -112,6 +114,7 @@ class ServerSuite(RegistrySuite):
 
     def crash(self):
         self.server.kill()
+        figures.record("servers killed")
         self.server.start()
 
 

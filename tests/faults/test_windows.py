@@ -86,6 +86,18 @@ def test_add__commit_store_lost_older_claims__behind_until_repaired(mode):
 
 
 @pytest.mark.parametrize("mode", EXTERNAL)
+def test_add__commit_store_forgot_where_a_log_without_entries_begins__behind_until_repaired(mode):
+    world = World(mode).seeded()
+    log = world.open()
+    log.truncate(log.tip())
+    del world.service.ranges[log.scope]
+    assert isinstance(world.add(world.open()), CommitStoreBehindError)
+    for _ in range(2):
+        repair(world.store(), commits=world.registry())
+    world.go_on()
+
+
+@pytest.mark.parametrize("mode", EXTERNAL)
 def test_add__commit_store_was_emptied__refused_until_it_is_adopted(mode):
     world = World(mode).seeded()
     world.service.empty()

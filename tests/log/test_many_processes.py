@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import crowd
+import figures
 from places import REGISTRIES, STORES, StorePlace
 from siltstone.errors import SiltstoneError, UnsafeStoreError
 from siltstone.log import open_log
@@ -23,6 +24,7 @@ def compete(place, commits=None, **options):
     made.close()
     asked = {"uri": place.uri, "options": place.options, "commits": commits, "adds": ADDS, "open": options}
     told = crowd.run(asked, writers=WRITERS)
+    figures.record("acknowledged under load", len(told.acknowledged))
     return told, made
 
 

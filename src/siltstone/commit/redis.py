@@ -57,6 +57,13 @@ return {'bound', ARGV[4]}
 _NEWEST = """
 local newest = redis.call('HGET', KEYS[1], 'newest')
 if not newest then return {} end
+if redis.call('HEXISTS', KEYS[1], newest) == 0 then  -- truncated, or lost: then the one before it counts
+  newest = ''
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.match(field, '^%d+$') and field > newest then newest = field end
+  end
+  if newest == '' then return {} end
+end
 return {newest, redis.call('HGET', KEYS[1], newest)}
 """
 

@@ -80,6 +80,8 @@ def repair(
             if dry_run and adopt:
                 _foretell(log, findings)
             others = registry is not None and given is None and log.identity.commits
+            if not dry_run and not others:
+                _restate_floor(log, findings)
             if dry_run or others or not findings.problems:
                 reports.append(report(log, findings))
             else:
@@ -98,6 +100,15 @@ def _foretell(log: Log, findings: Findings) -> None:
         if problem.fault == "commit-store" and problem.position is None and registry.identity() != former:
             detail = f"{registry.uri} would be given its former identity {former}, and its rows from what is published"
             findings.problems[number] = replace(problem, detail=detail, repairable=True)
+
+
+def _restate_floor(log: Log, findings: Findings) -> None:
+    """Tell the commit store where a log without entries begins: nothing that can be read says whether it knows."""
+    registry = log.commits.registry if isinstance(log.commits, External) else None
+    if registry is None or isinstance(registry, NoRegistry) or findings.chain or not findings.start.position:
+        return
+    if registry.identity() == log.identity.commits_identity:
+        registry.truncate(log.scope, below=findings.start.position, digest=findings.start.digest)
 
 
 def _repair_log(log: Log, findings: Findings, env: Env, *, adopt: bool) -> LogReport:
