@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Finder = Callable[[Query], list[int]]
+    Times = dict[str, dict[str, list[float]]]  # seconds, by class of queries and who answers
 
 Measured = tuple[dict[str, float], list[Target]]
 
@@ -123,16 +124,20 @@ def measure_bytes(setting: Setting, megabytes: float) -> Measured:
 
 
 def measure_query(setting: Setting, _: float) -> Measured:
-    """Top 10 with their rows, warm: the best time of each query over the rounds, then quantiles over queries."""
+    """Top 10 with their rows, warm: the best time of each query over the rounds, then quantiles over queries.
+
+    Warm means that each query was asked before, so rows may come from memory: what it took then is told beside it.
+    """
     for name in setting.peers:
         setting.built(name)
-    times, shared = alone(_queried, setting).value
+    times, firsts, shared = alone(_queried, setting).value
     figures: dict[str, float] = {}
     targets = []
     for kind in times:
         told = {name: quantiles(spent) for name, spent in times[kind].items()}
         for name, (p50, p95) in told.items():
             figures |= {f"{kind}, {name}: ms p50": p50, f"{kind}, {name}: ms p95": p95}
+            figures[f"{kind}, {name}: ms p50 when first asked"] = quantiles(firsts[kind][name])[0]
         if Lance.name in told:
             figures[f"{kind}: share of Lance's ten that are ours"] = shared[kind]
             for label, ours, lances in zip(("p50", "p95"), told[Siltstone.name], told[Lance.name], strict=True):
@@ -145,18 +150,35 @@ def quantiles(spent: list[float]) -> tuple[float, float]:
     return float(np.quantile(spent, 0.5)) * 1000, float(np.quantile(spent, 0.95)) * 1000
 
 
-def _queried(setting: Setting) -> tuple[dict[str, dict[str, list[float]]], dict[str, float]]:
+def _queried(setting: Setting) -> tuple[Times, Times, dict[str, float]]:
+    """Times of each query when all were asked before, and when it was asked first; what all found in common."""
     finders: dict[str, Finder] = {name: PEERS[name].finder(setting.built(name)) for name in setting.peers}
-    times: dict[str, dict[str, list[float]]] = {}
+    times: Times = {}
+    firsts: Times = {}
     shared: dict[str, float] = {}
     for kind, queries in draw(setting.load(), each=setting.queries).items():
         able = {name: find for name, find in finders.items() if kind != PHRASE or PEERS[name].positions}
-        found = {name: [find(query) for query in queries] for name, find in able.items()}  # and all are warm
+        found, firsts[kind] = first_times(able, queries)  # and all are warm
         check_found(kind, queries, found)
         if Lance.name in found:
             shared[kind] = overlap(found[Siltstone.name], found[Lance.name])
         times[kind] = best_times(able, queries, rounds=setting.rounds)
-    return times, shared
+    return times, firsts, shared
+
+
+def first_times(
+    finders: dict[str, Finder], queries: list[Query]
+) -> tuple[dict[str, list[list[int]]], dict[str, list[float]]]:
+    """What each query finds, and the seconds that it takes, while all take turns."""
+    found: dict[str, list[list[int]]] = {name: [] for name in finders}
+    spent: dict[str, list[float]] = {name: [] for name in finders}
+    for start in range(0, len(queries), IN_A_ROW):
+        for name, find in finders.items():
+            for query in queries[start : start + IN_A_ROW]:
+                started = time.perf_counter()
+                found[name].append(find(query))
+                spent[name].append(time.perf_counter() - started)
+    return found, spent
 
 
 def best_times(finders: dict[str, Finder], queries: list[Query], *, rounds: int) -> dict[str, list[float]]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import crowd
+import figures
 import siltstone as ss
 from build_worlds import SCHEMA, found, read_as_anyone, text_of
 from siltstone import paths
@@ -80,6 +81,7 @@ def one_life(parent, home: Path, build: str, call: str, *, count: int, seed: int
     assert line, "it ended by itself; what it said of that is above"
     ends = json.loads(line)["ends"]
     assert set(ends) <= {0, -signal.SIGKILL}, "one ended with an error; what it said of that is above"
+    figures.record("kills", ends.count(-signal.SIGKILL))
     return ends
 
 

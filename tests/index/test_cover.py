@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from build_worlds import World, found, rows_of, seeded
@@ -33,6 +34,22 @@ def test_take__any_order__rows_in_the_order_asked_for():
     for _ in range(20):
         some = rng.permutation(rows.rows)[: rng.integers(0, rows.rows + 1)].astype(np.int64)
         assert rows.take(some, fields).equals(everything.take(some))
+
+
+def test_take__few_rows_or_many_of_fragments_older_than_a_column__are_the_same(monkeypatch):
+    table = seeded(fragments=4, rows=5).open()
+    table.add_column("late", pa.int32(), default=7)
+    table.append([{**row, "late": row["id"]} for row in rows_of(range(100, 105))])
+    rows = numbered(table)
+    fields = table._now().schema.fields
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        some = rng.permutation(rows.rows)[: rng.integers(1, rows.rows + 1)].astype(np.int64)
+        few = rows._take_few(some, fields)
+        assert few is not None
+        assert few.equals(rows._take_many(some, fields))
+    monkeypatch.setattr(cover, "FEW_ROWS", 0)
+    assert rows.take(some, fields).equals(few)
 
 
 def test_column__every_row_is_alive_once_in_any_coverage(monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import figures
 from part_worlds import assert_same, large_postings, postings_for, random_documents
 from siltstone.errors import CorruptionError, LimitExceededError
 from siltstone.format.text import PartFile
@@ -148,6 +149,7 @@ def check_named(error):
 def test_decode_part__cut_at_every_byte__is_corrupt(positions):
     data, facts = encode_part(postings_for(random_documents(7, 25), positions=positions))
     assert [end for end in range(len(data)) if outcome(data[:end], facts) is not None] == []
+    figures.record("cut/index part", len(data))
     assert outcome(data + b"\x00", facts) is None
 
 
@@ -165,6 +167,7 @@ def test_decode_part__bytes_changed_at_random__is_corrupt():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < MEMORY_MAX
+    figures.record("mutated/index part", MUTATIONS)
 
 
 def test_decode_part__pieces_moved_about__is_corrupt():
@@ -209,6 +212,7 @@ def test_decode_page__changed_before_it_was_summed__is_corrupt_or_another_page()
             check_named(error)
         else:
             assert len(table.df) == len(table.term_offsets) - 1
+    figures.record("mutated/index part", MUTATIONS)
 
 
 def blocks_of(postings):
@@ -246,6 +250,7 @@ def test_decode_block__changed_before_it_was_summed__is_corrupt_or_numbers(kind)
                 assert len(decode_positions(piece, forged, 0, ends, name=NAME)) == ends[-1]
         except CorruptionError as error:
             check_named(error)
+    figures.record("mutated/index part", MUTATIONS)
 
 
 def test_decode_page__terms_or_blocks_that_do_not_fit__is_corrupt():

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import figures
 from parquet_files import FULL, KEY, ROWS, encoded, opened, record, rows, same, stored
 from siltstone.errors import CorruptionError, MissingObjectError
 from siltstone.store.connect import open_store
@@ -115,6 +116,7 @@ def test_read__any_byte_flipped__is_refused_by_the_hash_of_a_small_file():
         broken = bytearray(data)
         broken[place] ^= 1 << place % 8
         assert outcome(bytes(broken), fields, honest=honest) is None
+        figures.record("mutated/Parquet file")
 
 
 @pytest.mark.parametrize("tail", [64, 4096])
@@ -130,6 +132,7 @@ def test_read__any_byte_of_a_sealed_file_flipped__is_refused_or_changes_nothing(
         broken[place] ^= 1 << place % 8
         found = outcome(bytes(broken), fields, honest=None)
         assert found is None or found == expected
+        figures.record("mutated/Parquet file")
         accepted += found is not None
     assert accepted < len(data) / 13 / 2
 
@@ -144,6 +147,7 @@ def test_read__any_byte_of_an_unsealed_file_flipped__never_breaks_anything(monke
         broken[place] ^= 1 << place % 8
         found = outcome(bytes(broken), fields, honest=None)
         refused += found is None
+        figures.record("mutated/Parquet file")
     assert expected is not None
     assert refused > len(data) / 11 / 2
 
@@ -157,6 +161,7 @@ def test_read__random_rubbish_in_the_footer__is_refused_or_read(monkeypatch):
         broken = bytearray(data)
         start = int(random.integers(len(data) - 8 - length, len(data) - 12))
         broken[start : start + 4] = random.bytes(4)
+        figures.record("mutated/Parquet file")
         outcome(bytes(broken), fields, honest=None)
 
 
@@ -164,6 +169,7 @@ def test_read__cut_and_padded_to_its_size__is_refused():
     data, fields = encoded(small_rows(), sealed=True, **SMALL)
     for end in range(0, len(data), 97):
         assert outcome(data[:end] + bytes(len(data) - end), fields, honest=record(data, 60)) is None
+        figures.record("cut/Parquet file")
 
 
 @pytest.mark.parametrize("before", [0, 1, 8, 15, 16, 23, 24, 25, 100, 100_000])

@@ -13,6 +13,7 @@ import random
 import pyarrow as pa
 import pytest
 
+import figures
 from replay import check
 from siltstone.api import create_table
 
@@ -37,5 +38,6 @@ def test_operations__of_all_kinds_at_once__give_what_their_order_gives(places, c
     roles = [*ROLES.items(), (TWICE, ROLES[TWICE])]
     told = crew.run([{**job, "role": role, "rest_s": rest, "seed": seed} for seed, (role, rest) in enumerate(roles)])
     check(table, told, chance=random.Random(1))
+    figures.record("acknowledged under load", sum(one.made for one in told))
     did = {one.operation["do"] for one in told if one.made}
     assert did >= {"append", "upsert", "delete", "update", "compact", "add_column", "transaction"}

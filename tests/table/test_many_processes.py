@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import figures
 from places import StorePlace
 from siltstone.api import create_table
 from siltstone.testing.s3server import Faults
@@ -28,6 +29,7 @@ def compete(crew, place, commits=None, key=None):
     assert [one.facts for one in told if one.error] == []
     assert sorted(one.version for one in told) == list(range(1, WRITERS * APPENDS + 1))
     assert table.version == WRITERS * APPENDS
+    figures.record("acknowledged under load", len(told))
     rows = table.scan().to_arrow()
     expected = [one.operation["many"] for one in told]
     ids = sorted(id_ for many in expected for id_ in range(many["first"], many["first"] + many["count"]))

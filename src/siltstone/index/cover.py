@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +28,14 @@ from siltstone.index.part_read import StoredPart
 from siltstone.index.statistics import Column
 from siltstone.index.unindexed import Kept, UnindexedPart
 from siltstone.locks import ForkLock
+from siltstone.table.few import joined
 from siltstone.table.files import FragmentFile
 from siltstone.table.memory_file import MemoryFile
 from siltstone.table.overlay import store_of
 from siltstone.table.reading import chosen_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from siltstone.format.table import Field, Fragment
     from siltstone.format.text import Analyzer, Marker, PartFile, Segment
     from siltstone.store.base import Store
+    from siltstone.table.few import Cells
     from siltstone.table.files import FileLike
     from siltstone.table.memory_file import Came
     from siltstone.table.state import State
@@ -54,8 +56,10 @@ FRESH_MAX = 64
 NUMBERED_MAX = 4  # versions
 SCORED_BYTES = 128 * 1024 * 1024
 THREADS = 16
-FEW_ROWS = 64  # of a fragment: their pages are kept
+FEW_ROWS = 64  # of a fragment, or in all: what is read for them is kept
 _ZERO = np.zeros(1, np.int64)
+
+T = TypeVar("T")
 
 
 class Numbered:
@@ -90,6 +94,42 @@ class Numbered:
 
     def take(self, rows: NDArray[np.int64], fields: tuple[Field, ...]) -> pa.Table:
         """Columns of some rows, which are distinct, in the order asked for. Each fragment is asked once."""
+        found = self._take_few(rows, fields) if 0 < len(rows) <= FEW_ROWS and fields else None
+        return self._take_many(rows, fields) if found is None else found
+
+    def _take_few(self, rows: NDArray[np.int64], fields: tuple[Field, ...]) -> pa.Table | None:
+        """What ``take`` gives, put together of single values; None where a fragment can't give them."""
+        places = (np.searchsorted(self.bases, rows, "right") - 1).tolist()
+        wanted: dict[int, list[int]] = {}  # which of the rows are of a fragment
+        for number, place in enumerate(places):
+            wanted.setdefault(place, []).append(number)
+        if not self.came.keys().isdisjoint(wanted):
+            return None
+        inside = (rows - self.bases[places]).tolist()
+
+        def read(place: int) -> Cells | None:
+            file = self.tools.files.open(self.lives[place].fragment)
+            if not isinstance(file, FragmentFile):
+                return None
+            return file.cells([inside[number] for number in wanted[place]], fields)
+
+        cells: Cells = [[None] * len(rows) for _ in fields]
+        for place, found in zip(wanted, self._each(read, list(wanted)), strict=True):
+            if found is None:
+                return None
+            for column, values in zip(cells, found, strict=True):
+                for number, value in zip(wanted[place], values, strict=True):
+                    column[number] = value
+        return joined(cells, chosen_schema(fields))
+
+    def _each(self, read: Callable[[int], T], places: Sequence[int]) -> list[T]:
+        """What is read of fragments, at the same time where the store is far away."""
+        if len(places) < 2 or not self.tools.store.traits.overlaps:
+            return [read(place) for place in places]
+        with ThreadPoolExecutor(min(THREADS, len(places)), thread_name_prefix="siltstone-rows") as pool:
+            return list(pool.map(read, places))
+
+    def _take_many(self, rows: NDArray[np.int64], fields: tuple[Field, ...]) -> pa.Table:
         order = np.argsort(rows)
         ascending = rows[order]
         edges = np.searchsorted(ascending, self.bases)
@@ -105,11 +145,7 @@ class Numbered:
                 return file.take_few(numbers, fields)
             return file.take(numbers, fields)
 
-        if len(hit) > 1 and self.tools.store.traits.overlaps:
-            with ThreadPoolExecutor(min(THREADS, len(hit)), thread_name_prefix="siltstone-rows") as pool:
-                tables = list(pool.map(read, hit))
-        else:
-            tables = [read(place) for place in hit]
+        tables = self._each(read, hit)
         if not tables:
             return chosen_schema(fields).empty_table()
         table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]

@@ -3,7 +3,7 @@
 What must hold:
 - A fragment is read only as the file that its record describes.
 - What is kept of all fragments is bounded in bytes, and what was used last stays: ``cache_bytes`` of footers, page
-  indexes, bloom filters and dictionaries, and as much of decoded pages.
+  indexes, bloom filters and dictionaries, and as much of decoded pages and single values.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from siltstone.errors import InvalidInputError
 from siltstone.format.table import Bounds
 from siltstone.locks import ForkLock
+from siltstone.table.few import Few, joined
 from siltstone.table.finder import Finder
 from siltstone.table.fragment_bytes import FragmentBytes
 from siltstone.table.indexes import Indexes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from siltstone.format.table import Field, Fragment
     from siltstone.store.base import Store
+    from siltstone.table.few import Cells
 
 CACHE_BYTES = 64 * 1024 * 1024
 
@@ -167,6 +169,7 @@ class FragmentFile:
         self.nbytes = self.source.nbytes
         self._indexes = Indexes(self.source, lambda nbytes: files.grown(self, nbytes))
         self._reader = Reader(self.source, self._indexes, files.pages)
+        self._few = Few(self.source, self._indexes, files.pages)
         self._finder = Finder(self._reader, self._indexes, rows=fragment.rows, groups=len(self.groups))
 
     def read(self, group: int, fields: Sequence[Field], *, threads: bool = False) -> pa.Table:
@@ -188,10 +191,14 @@ class FragmentFile:
         return self._reader.take(plan, rows)
 
     def take_few(self, rows: np.ndarray, fields: Sequence[Field]) -> pa.Table:
-        """As ``take``, for rows whose pages others may ask for again: decoded pages of each column are kept."""
+        """As ``take``, for rows that others may ask for again, or for their neighbours: what is read is kept."""
+        found = self.cells(rows.tolist(), fields) if len(rows) else None
+        return self.take(rows, fields) if found is None else joined(found, self._indexes.plan(fields).schema)
+
+    def cells(self, rows: Sequence[int], fields: Sequence[Field]) -> Cells | None:
+        """The values of a few rows, in any order, one by one; None where only ``take`` can give them."""
         plan = self._indexes.plan(fields)
-        found = self._reader.take_few(plan, rows.tolist()) if len(rows) and plan.leaves else None
-        return self.take(rows, fields) if found is None else found
+        return self._few.cells(plan, rows) if plan.leaves else None
 
     def find(self, keys: pa.Array, field: Field) -> tuple[np.ndarray, np.ndarray]:
         """The rows whose value is one of some distinct keys, in order, and the place of each one's key in ``keys``."""

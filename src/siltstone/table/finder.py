@@ -18,13 +18,14 @@ import pyarrow.types as kinds
 
 from siltstone.table import bloom
 from siltstone.table.columns import as_keys, comparable, filler
-from siltstone.table.reader import Pick, Reader, row_numbers
+from siltstone.table.reader import Reader, row_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.format.table import Field
     from siltstone.table.columns import Plan
+    from siltstone.table.excerpt import Pick
     from siltstone.table.indexes import Indexes
 
 BLOOM_PAGES = 4  # that may match: from here on the filter is asked

@@ -15,7 +15,7 @@ from siltstone.errors import InternalError
 from siltstone.format.table import Change, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from siltstone.format.table import Fragment
     from siltstone.store.base import Store
@@ -33,14 +33,17 @@ def overlay_tools(
     masks: Mapping[str, Deleted],
     files: Mapping[str, FileLike],
     stores: Mapping[str, Store],
+    around: Callable[[FileLike], FileLike] | None = None,
 ) -> Tools:
     """Tools that know better of some fragments, by name.
 
     ``masks`` has all rows of a fragment that are gone, ``files`` what is opened for it, ``stores`` the store that its
-    file is in.
+    file is in. What is opened in other stores is read through what ``around`` puts around it.
     """
     return replace(
-        tools, files=_Files(tools.files, dict(files), dict(stores)), vectors=_Vectors(tools.vectors, dict(masks))
+        tools,
+        files=_Files(tools.files, dict(files), dict(stores), around),
+        vectors=_Vectors(tools.vectors, dict(masks)),
     )
 
 
@@ -79,10 +82,15 @@ class _Files:
     table: OpensFiles
     files: dict[str, FileLike]
     stores: dict[str, Store]
+    around: Callable[[FileLike], FileLike] | None
 
     def open(self, fragment: Fragment, *, store: Store | None = None) -> FileLike:
         file = self.files.get(fragment.name)
-        return file if file is not None else self.table.open(fragment, store=store or self.stores.get(fragment.name))
+        if file is not None:
+            return file
+        other = self.stores.get(fragment.name)
+        file = self.table.open(fragment, store=store or other)
+        return file if other is None or self.around is None else self.around(file)
 
 
 @dataclass(frozen=True)

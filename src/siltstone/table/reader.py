@@ -8,39 +8,25 @@ What must hold:
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from siltstone.format.seal import Part
-from siltstone.table import pages
+from siltstone.table.excerpt import Excerpt, Pick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from siltstone.format.parquet import Range
     from siltstone.table.columns import Plan
     from siltstone.table.fragment_bytes import FragmentBytes
-    from siltstone.table.indexes import Index, Indexes, Layout
+    from siltstone.table.indexes import Indexes, Layout
     from siltstone.table.page_cache import PageCache, PageKey
-    from siltstone.table.pages import Piece
 
 BATCH_BYTES = 32 * 1024 * 1024
 MOST = 0.75  # of a row group's pages: where more are hit, all are read
 PAGE_ROWS = 1024  # about; for estimates
 THREADS_ROWS = 4096  # from here on, columns of single rows are decoded side by side
-
-
-class Pick(NamedTuple):
-    """Rows of one row group: those of some pages, or all."""
-
-    group: int
-    pages: list[int] | None  # None: all
-    starts: list[int]  # the first row of each page in the file, or of the row group
-    counts: list[int]  # the rows of each
 
 
 class Reader:
@@ -156,91 +142,6 @@ class Reader:
         rows = sum(len(one) for _, one in wanted)
         return plan.gather(columns, rows)
 
-    def take_few(self, plan: Plan, rows: Sequence[int]) -> pa.Table | None:
-        """As ``take``, for a few rows anywhere: their pages are kept, each by itself, for who comes back to one.
-
-        None where a column has no pages that are known by their rows.
-        """
-        leaves = {number: node for number, node in enumerate(plan.nodes) if node is not None}
-        if not all(node.flat for node in leaves.values()):
-            return None
-        starts: list[int] = self._starts.tolist()
-        where = [(group := bisect_right(starts, row) - 1, row - starts[group]) for row in rows]
-        groups = sorted({group for group, _ in where})
-        self._indexes.load(groups, [node.leaf for node in leaves.values()])
-        columns: dict[int, list[tuple[int, int, int]]] = {}  # (group, page, row of it) of each row, by column
-        for number, node in leaves.items():
-            firsts = {}
-            for group in groups:
-                layout = self.layout(group, node.leaf)
-                if layout is None:
-                    return None
-                firsts[group] = layout.firsts
-            columns[number] = [
-                (group, page := bisect_right(firsts[group], row) - 1, row - firsts[group][page]) for group, row in where
-            ]
-        kept = self._kept_pages(plan, columns)
-        found = {
-            number: pa.chunked_array(
-                [pa.concat_arrays([kept[number, group, page].slice(row, 1) for group, page, row in at])]
-            )
-            for number, at in columns.items()
-        }
-        return plan.gather(found, len(where))
-
-    def _kept_pages(
-        self, plan: Plan, columns: Mapping[int, Sequence[tuple[int, int, int]]]
-    ) -> dict[tuple[int, int, int], pa.Array]:
-        """Pages by column, row group and number; those that are not kept are read with one request, and kept."""
-        plans = {number: self._indexes.plan((plan.fields[number],)) for number in columns}
-        found: dict[tuple[int, int, int], pa.Array] = {}
-        lacking: dict[tuple[tuple[int, int], ...], list[int]] = {}  # columns, by the pages that they lack
-        for number, at in columns.items():
-            missing = set()
-            for group, page, _ in at:
-                table = self._cache.get((plans[number], group, page))
-                if table is None:
-                    missing.add((group, page))
-                else:
-                    found[number, group, page] = table.column(0).chunk(0)
-            if missing:
-                lacking.setdefault(tuple(sorted(missing)), []).append(number)
-        wanted = [(pages_, same) for pages_, numbers in lacking.items() for same in self._alike(plan, pages_, numbers)]
-        reads = [
-            (self._indexes.plan([plan.fields[number] for number in same]), self._picks(plan, pages_, same[0]))
-            for pages_, same in wanted
-        ]
-        for (pages_, same), (_, picks), table in zip(wanted, reads, self._read_each(reads), strict=True):
-            start = 0
-            for (group, page), count in zip(pages_, [one for pick in picks for one in pick.counts], strict=True):
-                rows = pa.array(np.arange(start, start + count))
-                start += count
-                for place, number in enumerate(same):
-                    page_rows = plans[number].join([table.column(place).take(rows).combine_chunks()], count)
-                    self._cache.put((plans[number], group, page), page_rows)
-                    found[number, group, page] = page_rows.column(0).chunk(0)
-        return found
-
-    def _alike(self, plan: Plan, pages_: Sequence[tuple[int, int]], numbers: Sequence[int]) -> Iterable[list[int]]:
-        """Columns whose pages hold the same rows."""
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for number in numbers:
-            node = plan.nodes[number]
-            key = tuple(id(self.layout(group, node.leaf)) if node is not None else 0 for group, _ in pages_)
-            alike.setdefault(key, []).append(number)
-        return alike.values()
-
-    def _picks(self, plan: Plan, pages_: Sequence[tuple[int, int]], number: int) -> list[Pick]:
-        node = plan.nodes[number]
-        picks: list[Pick] = []
-        for group, some in groupby(pages_, lambda one: one[0]):
-            layout = None if node is None else self.layout(group, node.leaf)
-            if layout is not None:
-                chosen, first = [page for _, page in some], self._groups[group].start
-                starts = [first + layout.firsts[page] for page in chosen]
-                picks.append(Pick(group, chosen, starts, [layout.counts[page] for page in chosen]))
-        return picks
-
     def _choose(self, group: int, rows: np.ndarray, layout: Layout | None) -> tuple[Pick, np.ndarray]:
         """The pages that hold some rows of a row group, and where among their rows these are."""
         if layout is None:
@@ -260,87 +161,18 @@ class Reader:
         names = [_page_key(*one) for one in reads]
         tables = [None if name is None else self._cache.get(name) for name in names]
         excerpts = {
-            number: _Excerpt(self._source, self._indexes, *reads[number])
+            number: Excerpt(self._source, self._indexes, *reads[number])
             for number, table in enumerate(tables)
             if table is None
         }
         ranges = [one for excerpt in excerpts.values() for one in excerpt.ranges]
         parts = iter(self._source.fetch_whole(ranges) if ranges else ())
         for number, excerpt in excerpts.items():
-            tables[number] = table = excerpt.table(parts, threads=threads)
+            tables[number] = table = excerpt.table(excerpt.checked(parts), threads=threads)
             name = names[number]
             if name is not None:
-                self._cache.put(name, table)
+                self._cache.put(name, table, table.get_total_buffer_size())
         return tables
-
-
-class _Column(NamedTuple):
-    """What an excerpt has of one column chunk."""
-
-    leaf: int
-    piece: Piece
-    offsets: Index | None  # None: all pages
-    kept: bytes  # its dictionary, where it need not be fetched
-
-
-class _Excerpt:
-    """One small file: which ranges it needs, and what comes of them."""
-
-    def __init__(self, source: FragmentBytes, indexes: Indexes, plan: Plan, picks: Sequence[Pick]) -> None:
-        self._source = source
-        self._indexes = indexes
-        self._plan = plan
-        self._picks = picks
-        self._parts: list[list[_Column]] = []
-        self.ranges: list[Range] = []
-        for pick in picks:
-            parts = self._whole(pick.group) if pick.pages is None else self._some(pick.group, pick.pages)
-            self._parts.append(parts)
-            for part in parts:
-                self.ranges += part.piece.ranges[1:] if part.kept else part.piece.ranges
-
-    def table(self, fetched: Iterator[bytes], *, threads: bool) -> pa.Table:
-        """The rows, of the next of ``fetched``."""
-        plan, name = self._plan, self._source.key
-        if not plan.leaves:
-            return plan.fill(sum(sum(pick.counts) for pick in self._picks))
-        groups = []
-        rows = 0
-        for pick, parts in zip(self._picks, self._parts, strict=True):
-            count = sum(pick.counts)
-            rows += count
-            groups.append((count, [(part.piece, self._bytes(pick, part, fetched)) for part in parts]))
-        file = pages.build(plan.head, groups)
-        found = pages.read(file, rows=rows, name=name, threads=threads, checksums=not self._source.sums)
-        return plan.shape(found)
-
-    def _whole(self, group: int) -> list[_Column]:
-        chunks = self._source.footer.groups[group].chunks
-        return [_Column(leaf, pages.whole(chunks[leaf]), None, b"") for leaf in self._plan.leaves]
-
-    def _some(self, group: int, chosen: list[int]) -> list[_Column]:
-        chunks = self._source.footer.groups[group].chunks
-        parts = []
-        for leaf in self._plan.leaves:
-            index = self._indexes.index(group, leaf)
-            piece = pages.some(chunks[leaf], index, chosen)
-            # Asked for once: another thread may keep it at any time.
-            kept = self._indexes.dictionary(group, leaf) if piece.dictionary_bytes else b""
-            parts.append(_Column(leaf, piece, index, kept))
-        return parts
-
-    def _bytes(self, pick: Pick, part: _Column, fetched: Iterator[bytes]) -> list[bytes]:
-        leaf, piece, offsets, kept = part
-        if offsets is None or pick.pages is None:
-            data = next(fetched)
-            self._source.sums.check(data, Part.DATA, group=pick.group, leaf=leaf)
-            return [data]
-        found = [kept] if kept else []
-        found += [next(fetched) for _ in piece.ranges[len(found) :]]
-        pages.check(piece, found, offsets, pick.pages, name=self._source.key)
-        if piece.dictionary_bytes and not kept:
-            self._indexes.keep_dictionary(found[0], group=pick.group, leaf=leaf)
-        return found
 
 
 def _page_key(plan: Plan, picks: Sequence[Pick]) -> PageKey | None:
