@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+import figures
 import siltstone as ss
 from shard_models import SCHEMA, content, number_of, plain, rows_of
 from siltstone.shard.config import ShardWriterConfig
@@ -56,6 +57,7 @@ class Mergers:
     def kill(self):
         for child in self._running:
             os.kill(child, signal.SIGKILL)
+            figures.record("kills")
         self._running = []
 
     def close(self):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import crowd
+import figures
 import siltstone as ss
 from shard_worlds import SCHEMA
 
@@ -57,6 +58,7 @@ class Victims:
         if not kill_at:
             death.start()
         assert self._hear("ended") == signal.SIGKILL, "it was to be killed, and ended by itself"
+        figures.record("kills")
         death.cancel()
         self._read()
 

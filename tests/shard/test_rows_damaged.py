@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import figures
 from shard_chunks import END, GOOD, KEYED, LENGTH, ROWS, SCHEMA, UNKEYED, batch_of, made, same_rows
 from siltstone.errors import CorruptionError, UnsupportedFormatError
 from siltstone.format.records import Header, decode_entry, encode_entry
@@ -148,6 +149,7 @@ FUZZED = encode_body(
 
 def check_fuzzed(data):
     """Damage is told, or what comes back are rows that can be used."""
+    figures.record("mutated/WAL body")
     try:
         found = back(data, SCHEMA)
     except CorruptionError:
@@ -164,6 +166,7 @@ def check_fuzzed(data):
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(FUZZED) - 1))
 def test_decode_body__cut_anywhere__is_damage(length):
+    figures.record("cut/WAL body")
     with pytest.raises(CorruptionError):
         back(FUZZED[:length], SCHEMA)
 
@@ -204,6 +207,7 @@ def test_entry__any_bit_flipped__is_refused_before_its_rows_are_read(bit):
 
     with pytest.raises((CorruptionError, UnsupportedFormatError)):
         decode_entry(bytes(data), name="wal/entry 7")
+    figures.record("mutated/entry")
 
 
 def test_entry__as_written__holds_the_rows():

@@ -9,7 +9,8 @@ What must hold:
   their key. A table without a key has all rows of both.
 - Snapshots are taken before the state that they are read with: what a shard lacks is in that state.
 - What is in memory is the keys of rows that are not merged, and a bit for each row of the fragments that they touch;
-  the rows themselves are read like all others. What is kept from one read to the next is bounded in bytes.
+  the rows themselves are read like all others. What is kept from one read to the next, rows of shards' fragments among
+  it, is bounded in bytes.
 """
 
 from __future__ import annotations
@@ -192,8 +193,9 @@ class _Laid:
             self._lay_plain(snapshots)
         if not (self._add or self._remove or self._masks):
             return self._tools, self._state
+        around = self._freshness.kept_file
         return (
-            overlay_tools(self._tools, masks=self._masks, files=self._files, stores=self._stores),
+            overlay_tools(self._tools, masks=self._masks, files=self._files, stores=self._stores, around=around),
             overlay_state(self._state, add=self._add, remove=self._remove, masks=self._masks),
         )
 

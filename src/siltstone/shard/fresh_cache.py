@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from siltstone.locks import ForkLock
+from siltstone.shard.fresh_file import KeptFile
 from siltstone.shard.fresh_keys import Keys, load_keys
 from siltstone.shard.fresh_tail import Tail, counted
 from siltstone.shard.kept import Kept
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from siltstone.format.table import Field, Fragment
     from siltstone.shard.snapshot import Snapshot
     from siltstone.store.base import Store
+    from siltstone.table.files import FileLike
     from siltstone.table.state import State
     from siltstone.table.tools import Tools
 
@@ -72,7 +74,7 @@ class FreshCache:
 
     def rows_if_worth(self, fragment: Fragment, store: Store, fields: tuple[Field, ...]) -> pa.Table | None:
         """All rows of a shard's fragment; None where they are too many to be kept."""
-        if fragment.bytes * _PACKED > self._rows_max:
+        if not self._is_kept(fragment):
             return None
         found = self._rows.get((fragment.name, fields))
         if found is None:
@@ -80,6 +82,14 @@ class FreshCache:
             found = joined([file.read(group, fields, threads=True) for group in range(len(file.groups))])
             self._rows.put((fragment.name, fields), found, found.nbytes)
         return found
+
+    def kept_file(self, file: FileLike) -> FileLike:
+        """The file of a shard's fragment for scans, which read it again and again until it is merged."""
+        return KeptFile(file, self._rows) if self._is_kept(file.fragment) else file
+
+    def _is_kept(self, fragment: Fragment) -> bool:
+        """Whether there is room for its rows beside those of others."""
+        return fragment.bytes * _PACKED <= self._rows_max
 
     def _is_asked_often(self, fragment: Fragment) -> bool:
         with self._lock:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from siltstone.errors import InvalidInputError
 from siltstone.spark.arguments import as_table, check_session, session_first
+from siltstone.spark.held import held_frame
 from siltstone.spark.native import choose, read_native, union
 from siltstone.spark.parts import Job, make_job, make_parts, read_pickled, split_held
 from siltstone.spark.sparksql import quoted, translate
-from siltstone.spark.types import spark_schema, to_spark
+from siltstone.spark.types import spark_schema
 from siltstone.table import arguments
 from siltstone.table.predicate import parse_predicate
 from siltstone.table.reading import Reading, chosen_schema
@@ -135,7 +136,7 @@ def _frame(spark: SparkSession, query: _Query, lives: Sequence[Live], plan: Way)
     if rest:
         frames.append(_in_tasks(spark, job, rest, query))
     if held.num_rows or not frames:
-        frames.append(spark.createDataFrame(to_spark(held, query.schema), query.schema))
+        frames.append(held_frame(spark, held, query.schema))
     return union(frames)
 
 
