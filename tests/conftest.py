@@ -9,16 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import siltstone
 from places import Places
 from services import Azurite, Etcd, MariaDB, Ministack, PostgreSQL, Redis, SeaweedFS, Services
+from spark_classes import OPTIONS, QUICK, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
+
+pytest_plugins = ["figures_plugin"]
+
+# How long one example takes is the machine's business.
+settings.register_profile("siltstone", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("siltstone")
 
 # Tests that start Spark: one process of several runs them all, one after another. A JVM and its workers take all cores
 # there are, and two of them make each other wait for longer than Spark is patient.
@@ -32,14 +40,25 @@ SPARK = (
 )
 
 
-# JVMs that live for seconds spend half of them on compiling well what they run once.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SPARK):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let the JVMs of a test come up quickly. What that takes is no part of the time that the test may take."""
+    if OPTIONS not in os.environ and item.nodeid.startswith(SPARK) and starts_java(item):
+        cache = getattr(item.config, "cache", None)  # which may be turned off
+        os.environ[OPTIONS] = java_options(cache.mkdir("spark-classes")) if cache else QUICK
+    return (yield)
+
+
+def starts_java(item: pytest.Item) -> bool:
+    """Whether a test of those above asks for a session, or starts a driver of its own."""
+    asked = {"spark", "connect_server", "standalone", "cut_off"} & set(item.fixturenames)
+    return bool(asked or item.get_closest_marker("slow")) or not item.nodeid.startswith(SPARK[:2])
 
 
 @pytest.fixture(autouse=True)

@@ -4,16 +4,16 @@ What must hold:
 - Everything listens on 127.0.0.1 and ends with the tests (see service_base).
 - A driver is a process of its own, so that it can be killed, and so that it can have a session of any kind.
 
-A driver's script gets its session by ``driver_session()``:
+A driver's script gets its session by ``driver_session()``, and so does what a driver does that takes orders:
 
     with cluster(workers=2) as here:
-        done = here.run("from spark_cluster import driver_session; print(driver_session().range(3).count())")
-        assert done.stdout == "3\\n"
+        here.driver().do("spark_drivers", "jobs", {"uri": "..."})
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -22,19 +22,23 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import IO, TYPE_CHECKING, ClassVar
 
 import pyspark
 
 import siltstone.spark
 from service_base import HOST, Service, ServiceError
 from siltstone.spark.java import find_java, java_home
+from spark_classes import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -42,6 +46,7 @@ TESTS = Path(__file__).parent
 SPARK_HOME = Path(pyspark.__file__).parent
 DRIVER_SECONDS_MAX = 500.0  # a machine that does other things too takes three times as long
 EXECUTOR_MB = 512
+DRIVERS = 3  # that a cluster has room for, at the same time
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "200ms",
@@ -51,7 +56,7 @@ SPECULATION = {
 }
 # The executors of a driver that was killed go when the master notices: nobody waits for all cores to be free.
 AT_ONCE = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "1s"}
-_JAVA = "SPARK_SUBMIT_OPTS"  # of every JVM here; see conftest
+_DONE = "done\n"
 _MASTER = "SILTSTONE_TEST_MASTER"
 _CONFIG = "SILTSTONE_TEST_CONFIG"
 
@@ -62,13 +67,20 @@ def driver_session(**config: str) -> SparkSession:
     return siltstone.spark.session(master=os.environ[_MASTER], config=asked)
 
 
-def start(script: str, *arguments: str, master: str, config: dict[str, str] | None = None) -> subprocess.Popen[str]:
+def start(
+    script: str,
+    *arguments: str,
+    master: str,
+    config: dict[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int | IO[str] = subprocess.PIPE,
+) -> subprocess.Popen[str]:
     """Start a driver: Python text that asks for ``driver_session()``; its output is in pipes."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         env={**_clean(), _MASTER: master, _CONFIG: json.dumps(config or {}), "PYTHONPATH": str(TESTS)},
     )
@@ -88,6 +100,48 @@ def run(
     return subprocess.CompletedProcess(driver.args, driver.returncode, out, err)
 
 
+class Driver:
+    """A driver that takes orders: one process and one session for what needs none of its own."""
+
+    def __init__(self, *, master: str, config: dict[str, str]) -> None:
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the driver
+        script = "import spark_cluster; spark_cluster.take_orders()"
+        self.process = start(script, master=master, config=config, stdin=subprocess.PIPE, stderr=self._said)
+
+    def do(self, module: str, name: str, job: dict) -> list[dict]:
+        """The answers of a function of a module; an error where the driver ends meanwhile, with all that it printed."""
+        self.process.stdin.write(json.dumps([module, name, job]) + "\n")
+        self.process.stdin.flush()
+        patience = threading.Timer(DRIVER_SECONDS_MAX, self.process.kill)
+        patience.start()
+        try:
+            return answers(self._hear())
+        finally:
+            patience.cancel()
+
+    def _hear(self) -> str:
+        said = ""
+        for line in self.process.stdout:
+            if line == _DONE:
+                return said
+            said += line
+        self._said.seek(0)
+        raise AssertionError(f"the driver ended with {self.process.wait()}\n{said}\n{self._said.read()}")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self._said.close()
+
+
+def take_orders() -> None:
+    """What a ``Driver`` does in its process. Its first error is its end."""
+    for line in sys.stdin:
+        module, name, job = json.loads(line)
+        getattr(importlib.import_module(module), name)(job)
+        print(_DONE, end="", flush=True)
+
+
 def answers(text: str) -> list[dict]:
     """The JSON lines of what a driver printed."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
@@ -96,7 +150,7 @@ def answers(text: str) -> list[dict]:
 def _clean() -> dict[str, str]:
     """This process's environment, without what a session of its own has set there."""
     own = ("SPARK_", "PYSPARK_")
-    return {name: value for name, value in os.environ.items() if name == _JAVA or not name.startswith(own)}
+    return {name: value for name, value in os.environ.items() if name == OPTIONS or not name.startswith(own)}
 
 
 class SparkDaemon(Service):
@@ -113,7 +167,7 @@ class SparkDaemon(Service):
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(TESTS),
             # The port of the master's REST service is fixed.
-            "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {os.environ.get(_JAVA, '')}",
+            "SPARK_DAEMONOPTIONS_OPTS": f"-Dspark.master.rest.enabled=false {os.environ.get(OPTIONS, '')}",
             "SPARK_DAEMON_MEMORY": self.memory,
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": HOST,
@@ -153,7 +207,7 @@ class SparkWorker(SparkDaemon):
 
     def command(self) -> list[str]:
         ports = ["--port", str(self.port), "--webui-port", str(self.ports[1])]
-        means = ["--cores", str(self._cores), "--memory", f"{EXECUTOR_MB}m"]
+        means = ["--cores", str(DRIVERS * self._cores), "--memory", f"{DRIVERS * EXECUTOR_MB}m"]
         files = ["--work-dir", str(self.directory / "work")]
         worker = _class("org.apache.spark.deploy.worker.Worker")
         return [*worker, "--host", self.host, *ports, *means, *files, self._master.uri]
@@ -213,10 +267,11 @@ class Cluster:
         # Spark never runs a speculative attempt on the host of the first one: loopback goes by two names here.
         hosts = itertools.cycle((HOST, "localhost"))
         self.workers = [SparkWorker(self.daemon, cores=cores, host=next(hosts)) for _ in range(workers)]
-        self._settings = {
+        self._drivers: dict[str, Driver] = {}
+        self.settings = {
             "spark.cores.max": str(workers * cores),
             "spark.executor.cores": str(cores),
-            "spark.executor.extraJavaOptions": os.environ.get(_JAVA, ""),
+            "spark.executor.extraJavaOptions": os.environ.get(OPTIONS, ""),
             "spark.executor.memory": f"{EXECUTOR_MB}m",
             "spark.executorEnv.PYTHONPATH": str(TESTS),
             # No task starts before every executor is there, so that the first job is spread over all of them.
@@ -235,24 +290,24 @@ class Cluster:
             list(threads.map(SparkWorker.start, self.workers))
 
     def close(self) -> None:
-        for service in (*self.workers, self.daemon):
-            service.close()
+        for each in (*self._drivers.values(), *self.workers, self.daemon):
+            each.close()
 
-    def start(self, script: str, *arguments: str, config: dict[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start a driver on this cluster, see ``start``."""
-        return start(script, *arguments, master=self.master, config=self._settings | (config or {}))
+    def driver(self, **config: str) -> Driver:
+        """The driver with these settings that takes orders on this cluster; a new one where it has ended."""
+        name = json.dumps(config)
+        found = self._drivers.get(name)
+        if found is None or found.process.poll() is not None:
+            found = self._drivers[name] = Driver(master=self.master, config=self.settings | config)
+        return found
 
-    def run(self, script: str, *arguments: str, config: dict[str, str] | None = None) -> subprocess.CompletedProcess:
-        """Run a driver on this cluster to its end, see ``run``."""
-        return run(script, *arguments, master=self.master, config=self._settings | (config or {}))
-
-    def executors(self) -> list[int]:
-        """Process ids of the executors that run now."""
+    def executors(self, application: str) -> list[int]:
+        """Process ids of the executors of a driver's application that run now."""
         homes = {f"spark://Worker@{worker.host}:{worker.port}" for worker in self.workers}
         return [
             pid
             for pid, (_, command) in processes().items()
-            if "CoarseGrainedExecutorBackend" in command and homes & set(command.split())
+            if application in (words := command.split()) and homes & {*words}
         ]
 
 
@@ -265,6 +320,15 @@ def cluster(*, workers: int = 2, cores: int = 1) -> Iterator[Cluster]:
         yield made
     finally:
         made.close()
+
+
+def wait_for_end(jvms: Collection[int]) -> None:
+    """Wait until JVMs are gone whose driver was killed: they notice by themselves."""
+    give_up = time.monotonic() + DRIVER_SECONDS_MAX
+    # Nobody may be there to take notice of the end of an orphan: its id stays, and what it ran does not.
+    while any("org.apache.spark" in command for pid, (_, command) in processes().items() if pid in jvms):
+        assert time.monotonic() < give_up, "a JVM outlives its driver"
+        time.sleep(0.2)
 
 
 def python_workers(jvm: int) -> list[int]:

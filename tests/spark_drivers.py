@@ -1,10 +1,9 @@
-"""What drivers do on a cluster, in processes of their own: ``main()`` with a name and JSON; answers are JSON lines."""
+"""What drivers do on a cluster, in processes of their own: functions that take facts; answers are JSON lines."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import siltstone as ss
-from siltstone.api.staging import Staging
 from spark_cluster import driver_session
-from spark_faults import FaultySource, is_first, kill
+from spark_faults import FaultySource
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int64()), ("note", pa.string())])
 ROWS, TASKS = 8_000, 4
@@ -47,39 +45,6 @@ def faults(job: dict) -> None:
         ss.create(uri, schema=SCHEMA)
         failures = [write(spark, uri, fault=fault, marker=marker), write(spark, uri)]
         say(fault=fault, uri=uri, met=Path(marker).exists(), failures=failures)
-
-
-def killed(job: dict) -> None:
-    """Go on with the jobs that a killed driver left, and be killed at the next point."""
-    spark = driver_session()
-    spark.dataSource.register(FaultySource)
-    for number, point in enumerate(job["points"]):
-        uri, marker = f"{job['root']}/killed{number}", f"{job['root']}/killed-met{number}"
-        ss.create(uri, schema=SCHEMA, exist_ok=True)
-        if point.startswith("append"):
-            append_and_die(spark, uri, point, marker)
-        else:
-            assert not write(spark, uri, fault=f"driver:{os.getpid()}@{point}", marker=marker)
-    say(done=True)
-
-
-def append_and_die(spark, uri: str, point: str, marker: str) -> None:
-    """``ss.spark.append`` that dies before or after its commit."""
-    commit = Staging.commit
-
-    def dying(self, works):
-        if point == "append, before" and is_first(marker):
-            kill(os.getpid())
-        done = commit(self, works)
-        if point == "append, after" and is_first(marker):
-            kill(os.getpid())
-        return done
-
-    Staging.commit = dying
-    try:
-        ss.spark.append(frame(spark), uri, once="job")
-    finally:
-        Staging.commit = commit
 
 
 def append_rows(table, each: int, batches):
@@ -126,6 +91,18 @@ def jobs(job: dict) -> None:
     say(versions=versions)
 
 
-def main() -> None:
-    """Run what the arguments name."""
-    {"faults": faults, "killed": killed, "workers": workers, "jobs": jobs}[sys.argv[1]](json.loads(sys.argv[2]))
+def whereabouts(job: dict) -> None:
+    """Tell where this driver and its tasks run."""
+    spark = driver_session()
+    ids = [row.id for row in spark.range(0, 2, 1, 2).mapInArrow(process_ids, "id long").collect()]
+    say(
+        application=spark.sparkContext.applicationId,
+        warehouse=spark.conf.get("spark.sql.warehouse.dir"),
+        workers=ids,
+    )
+
+
+def process_ids(batches):
+    """In a task: its process id."""
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"id": [os.getpid()]})

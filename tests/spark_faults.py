@@ -14,6 +14,7 @@ from siltstone.spark.source import SiltstoneSource
 from siltstone.spark.writer import BatchWriter, StreamWriter
 
 STALL_S = 60.0
+HOLD_S = 600.0
 KILLED_S = 5.0  # until a process that was killed is gone, and what hangs on it
 
 
@@ -35,17 +36,25 @@ def parent_of(pid: int) -> int:
     return int(subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=True).stdout)
 
 
+def hold(marker: str) -> None:
+    """Come no further: whoever sees the marker kills what this process belongs to."""
+    if is_first(marker):
+        time.sleep(HOLD_S)
+        raise OSError("nobody came to kill this process")
+
+
 def happen(fault: str, marker: str, point: str) -> None:
-    """Let a fault happen: ``<who>@<point>``, with the process id of a driver behind a colon."""
+    """Let a fault happen: ``<who>@<point>``."""
     who, _, where = fault.partition("@")
+    if where == point and who == "hold":
+        hold(marker)
+        return
     if where != point or not is_first(marker):
         return
     if who == "worker":
         kill(os.getpid())
     if who == "executor":
         kill(parent_of(parent_of(os.getpid())))
-    if who.startswith("driver:"):
-        kill(int(who.partition(":")[2]))
     if who == "error":
         raise OSError("a fault that the test asked for")
     assert who == "stall", fault

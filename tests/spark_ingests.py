@@ -1,4 +1,4 @@
-"""Ingests whose processes die at a point, and what drivers of them do on a cluster: ``main()`` with JSON.
+"""Ingests whose processes die at a point, and what a driver of them does on a cluster.
 
 Imported by the workers of a cluster.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from spark_faults import happen
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int64()), ("note", pa.string())])
 ROWS, SHARDS = 8_000, 2
 CONFIG = ss.ShardWriterConfig(max_wal_buffer_size=20_000, max_wal_flush_interval_ms=1)  # an entry for each batch
+SMALL_BATCHES = ("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
 _FAULT, _MARKER = "SILTSTONE_TEST_FAULT", "SILTSTONE_TEST_MARKER"
 module = importlib.import_module("siltstone.spark.ingest")  # the package has the function by that name
 _Job = module._Job
@@ -70,7 +70,8 @@ def put(spark, uri: str, *, fault: str = "none@", marker: str = "") -> str:
 
 def faults(job: dict) -> None:
     """A job for each fault; run again with the same ``once``, and merged."""
-    spark = driver_session(spark__sql__execution__arrow__maxRecordsPerBatch="500")
+    spark = driver_session()
+    spark.conf.set(*SMALL_BATCHES)
     for number, fault in enumerate(job["faults"]):
         uri, marker = f"{job['root']}/table{number}", f"{job['root']}/met{number}"
         table = ss.create(uri, schema=SCHEMA, key="id", shards=SHARDS)
@@ -81,15 +82,4 @@ def faults(job: dict) -> None:
         print(
             json.dumps({"fault": fault, "met": Path(marker).exists(), "failures": failures, "seen": seen}), flush=True
         )
-
-
-def killed(job: dict) -> None:
-    """An ingest whose driver dies in the middle, the first time."""
-    spark = driver_session(spark__sql__execution__arrow__maxRecordsPerBatch="500")
-    ss.create(job["uri"], schema=SCHEMA, key="id", shards=SHARDS, exist_ok=True)
-    print(put(spark, job["uri"], fault=f"driver:{os.getpid()}@middle", marker=job["marker"]), flush=True)
-
-
-def main() -> None:
-    """Run what the arguments name."""
-    {"faults": faults, "killed": killed}[sys.argv[1]](json.loads(sys.argv[2]))
+    spark.conf.unset(SMALL_BATCHES[0])

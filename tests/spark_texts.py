@@ -1,13 +1,11 @@
 """Tables of texts for indexes that Spark builds, what a build left in its files, and tasks that die at a point.
 
-Imported by the workers of a cluster. ``main()`` is a driver: a name and JSON; answers are JSON lines.
+Imported by the workers of a cluster. ``faults`` is what a driver does there; answers are JSON lines.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +13,9 @@ import pyarrow as pa
 
 import siltstone as ss
 from siltstone import paths
-from siltstone.api.index_builds import IndexBuild
 from siltstone.spark import text
 from spark_cluster import driver_session
-from spark_faults import happen, is_first, kill
+from spark_faults import happen
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("body", pa.string()), ("stars", pa.int64())])
 WORDS = ("slow", "late delivery", "refund", "colour", "the delivery was late", "fast", "box", None)
@@ -78,23 +75,4 @@ def faults(job: dict) -> None:
         text.run_item = partial(faulty_item, fault, marker)
         done = ss.spark.build_text_index(spark, uri, "body")
         say(fault=fault, met=Path(marker).exists(), build=done.build, rows=done.rows, items=done.items)
-
-
-def killed(job: dict) -> None:
-    """Build, and die before the build is committed."""
-    spark = driver_session()
-    commit = IndexBuild.commit
-
-    def dying(self, progress=None):
-        if is_first(job["marker"]):
-            say(build=self.name, missing=self.missing())
-            kill(os.getpid())
-        return commit(self, progress)
-
-    IndexBuild.commit = dying
-    ss.spark.build_text_index(spark, job["uri"], "body", items=ITEMS)
-
-
-def main() -> None:
-    """Run what the arguments name."""
-    {"faults": faults, "killed": killed}[sys.argv[1]](json.loads(sys.argv[2]))
+    text.run_item = run_item

@@ -8,6 +8,7 @@ import tempfile
 import pyarrow.compute as pc
 import pytest
 
+import figures
 import siltstone
 from siltstone.cli import demo, demo_rows
 from siltstone.cli.demo_pipeline import CHECKS
@@ -119,6 +120,7 @@ def test_writer__killed_in_the_middle__tells_what_was_acknowledged(tmp_path):
         writer.begin()
         writer.read(3)
         writer.kill()
+        figures.record("kills")
     assert len(writer.acknowledged) >= 3
     with open_log(tmp_path) as log:
         assert missing(log, writer.acknowledged) == []

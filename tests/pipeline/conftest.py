@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 import siltstone
 from siltstone.pipeline import load_pipeline, run_pipeline
+from sources import ROOT
+from spark_cluster import processes, wait_for_end
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from siltstone.api import Table
     from siltstone.pipeline import Report
+
+
+RUN_SECONDS_MAX = 400
 
 
 class Yard(NamedTuple):
@@ -39,6 +49,35 @@ class Yard(NamedTuple):
 
     def open(self, name: str = "table") -> Table:
         return siltstone.open(self.root / name)
+
+    def run_until(self, path: Path, is_time: Callable[[], bool], *, delay: float = 0.0, poll: float = 0.2) -> Killed:
+        """Run a pipeline in a process of its own, and kill it when it is time."""
+        command = [sys.executable, "-m", "siltstone", "pipeline", "run", str(path), "--master", "local[2]"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        ends, jvms = time.monotonic() + RUN_SECONDS_MAX, set()
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
+            while runner.poll() is None:
+                assert time.monotonic() < ends, "the run does not end"
+                if not jvms:
+                    jvms = {pid for pid, (parent, _) in processes().items() if parent == runner.pid}
+                if is_time():
+                    try:
+                        runner.wait(delay)  # the moment is what is tried out
+                    except subprocess.TimeoutExpired:
+                        runner.kill()
+                time.sleep(poll)
+            return Killed(runner.returncode, jvms)
+
+
+class Killed(NamedTuple):
+    """A runner that has ended: its exit code, -9 where it was killed, and what it had started."""
+
+    code: int
+    jvms: set[int]
+
+    def wait(self) -> None:
+        """Wait for the end of its JVM: another runner would take as long to start, and a session that runs does not."""
+        wait_for_end(self.jvms)
 
 
 @pytest.fixture

@@ -1,27 +1,26 @@
 """A runner that is killed anywhere, and started again until it is done, has applied every step once.
 
-``SILTSTONE_TEST_SECONDS`` lets it go on for longer, with other moments.
+The last runner is one of this process, whose session runs already. ``SILTSTONE_TEST_SECONDS`` lets it go on for longer,
+with other moments.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
-import subprocess
-import sys
 import time
 
 import pytest
 
 import siltstone
 from siltstone.errors import SiltstoneError
-from sources import ROOT
+from siltstone.pipeline import load_pipeline, run_pipeline
 
 SECONDS = float(os.environ.get("SILTSTONE_TEST_SECONDS", "0"))
 KILLS = 4 if SECONDS else 2
 RUNS_MAX = 20
-RUN_SECONDS_MAX = 400
 FILES, EACH = 4, 50
 # Without a key: a row that is written twice is there twice.
 STEPS = """\
@@ -50,25 +49,28 @@ LAST_VERSION = FILES + 9 + 6
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(RUN_SECONDS_MAX * RUNS_MAX)
-def test_run__killed_again_and_again__applies_every_step_once(yard, tmp_path_factory):
+@pytest.mark.timeout(400 * RUNS_MAX)
+def test_run__killed_again_and_again__applies_every_step_once(yard, spark, tmp_path_factory):
     ends = time.monotonic() + SECONDS
     for seed in itertools.count():
         place = yard if seed == 0 else type(yard)(tmp_path_factory.mktemp("yard"))
-        kill_and_count(place, random.Random(seed))
+        kill_and_count(place, spark, random.Random(seed))
         if time.monotonic() >= ends:
             return
 
 
-def kill_and_count(yard, dice):
+def kill_and_count(yard, spark, dice):
     for number in range(FILES):
         yard.rows("in", f"{number}.json", *range(number * EACH, (number + 1) * EACH))
     yard.rows("more", "a.json", *range(1000, 1010))
     path = yard.write(STEPS)
     for version in sorted(dice.sample(range(LAST_VERSION), KILLS)):
-        run_until(path, yard, version=max(version, newest(yard) + 1), delay=dice.uniform(0, 1.5))
+        wanted = max(version, newest(yard) + 1)
+        killed = yard.run_until(path, lambda wanted=wanted: newest(yard) >= wanted, delay=dice.uniform(0, 1.5))
+    killed.wait()
     for _ in range(RUNS_MAX):
-        if run_until(path, yard) == 0:
+        with contextlib.suppress(SiltstoneError):
+            run_pipeline(load_pipeline(path), spark=spark)
             break
     else:
         pytest.fail(f"not done after {RUNS_MAX} runs")
@@ -85,23 +87,6 @@ def kill_and_count(yard, dice):
     assert sorted((row["id"], row["stars"]) for row in sharded) == wanted
     counted = table.at(tag="counted")
     assert (counted.count(), counted.count("stars = 4")) == (FILES * EACH + 10, FILES * EACH + 10)
-
-
-def run_until(path, yard, *, version=None, delay=0.0):
-    """Run the pipeline, to its end or until the table has a version; the exit code, -9 where it was killed."""
-    command = [sys.executable, "-m", "siltstone", "pipeline", "run", str(path), "--master", "local[2]"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    ends = time.monotonic() + RUN_SECONDS_MAX
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            assert time.monotonic() < ends, "the run does not end"
-            if version is not None and newest(yard) >= version:
-                try:
-                    return process.wait(delay)  # the moment is what is tried out
-                except subprocess.TimeoutExpired:
-                    process.kill()
-            time.sleep(0.2)
-        return process.returncode
 
 
 def newest(yard):

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
-
 import pytest
 
-from sources import ROOT
+from siltstone.pipeline import load_pipeline, run_pipeline
 
-RUN_SECONDS_MAX = 240
 STEPS = """\
   - create: {table: "${t}", key: id, schema: {id: int64 not null, stars: int32, body: string}}
   - append: {from: "${here}/in", format: json, into: "${t}"}
@@ -26,14 +20,16 @@ STEPS = """\
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(4 * RUN_SECONDS_MAX)
-def test_run__killed_while_an_index_is_built__it_is_there_once(yard):
+@pytest.mark.timeout(960)
+def test_run__killed_while_an_index_is_built__it_is_there_once(yard, spark):
     yard.rows("in", "a.json", *range(50), body="late delivery")
     yard.rows("more", "a.json", *range(100, 110), body="came late")
     path = yard.write(STEPS)
     for number in (1, 2):
-        assert run(path, yard, until_builds=number) == -9
-    assert run(path, yard) == 0
+        killed = yard.run_until(path, lambda number=number: builds(yard) >= number, poll=0.03)
+        assert killed.code == -9
+    killed.wait()
+    run_pipeline(load_pipeline(path), spark=spark)
     table = yard.open()
     [index] = table.indexes()
     assert (index.indexed_rows, index.unindexed_rows, index.segments) == (60, 0, 1)
@@ -47,17 +43,3 @@ def test_run__killed_while_an_index_is_built__it_is_there_once(yard):
 def builds(yard):
     """How many builds have a plan, which is the first entry of their logs."""
     return len(list((yard.root / "table" / "indexes").glob(f"*/log/entries/{0:020}")))
-
-
-def run(path, yard, *, until_builds=None):
-    """Run the pipeline to its end, or until so many builds were begun; the exit code, -9 where it was killed."""
-    command = [sys.executable, "-m", "siltstone", "pipeline", "run", str(path), "--master", "local[2]"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    ends = time.monotonic() + RUN_SECONDS_MAX
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            assert time.monotonic() < ends, "the run does not end"
-            if until_builds is not None and builds(yard) >= until_builds:
-                process.kill()
-            time.sleep(0.03)
-        return process.returncode

@@ -7,15 +7,18 @@ asks for ``spark`` or for ``connect``, never for both.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 import spark_cluster
+import spark_cuts
+from spark_cuts import INGEST, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -45,9 +48,24 @@ def standalone() -> Iterator[spark_cluster.Cluster]:
         yield made
 
 
-@pytest.fixture
-def driver_master(request: pytest.FixtureRequest) -> str:
-    """Where a driver that is killed runs: its process commits either way, and a cluster starts slowly."""
+@pytest.fixture(scope="session")
+def cut_off(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CutOff:
+    """What a driver left that was killed with each of its jobs in the middle."""
+    root = tmp_path_factory.mktemp("cut-off")
+    points = ["append, after", TEXT, "task wrote", INGEST]
+    # Its process commits wherever its tasks run, and a cluster starts slowly.
+    place = {"master": "local[2]", "config": {}}
     if "SILTSTONE_TEST_SECONDS" in os.environ:
-        return request.getfixturevalue("standalone").master
-    return "local[2]"
+        points += ["before commit", "after commit", "append, before"]
+        standalone = request.getfixturevalue("standalone")
+        place = {"master": standalone.master, "config": standalone.settings | spark_cluster.AT_ONCE}
+    return CutOff(root, points, spark_cuts.cut_off(root, points, **place))
+
+
+class CutOff(NamedTuple):
+    root: Path
+    points: list[str]
+    told: list[dict]
+
+    def uri(self, point: str) -> str:
+        return spark_cuts.table_of(self.root, point)

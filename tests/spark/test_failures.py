@@ -5,19 +5,17 @@ On a cluster of two workers. Orphans are allowed, a row too many or too few is n
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
 import siltstone as ss
 from siltstone.testing.s3server import Faults
-from spark_cluster import AT_ONCE, DRIVER_SECONDS_MAX, SPECULATION, answers, run, start
-from spark_drivers import ROWS
+from spark_cluster import SPECULATION
+from spark_cuts import APPENDS, INGEST, TEXT
+from spark_drivers import ROWS, frame, write
+from spark_faults import FaultySource
 
-DRIVER = "import spark_drivers; spark_drivers.main()"
 FAULTS = {
     "worker@task begins": "retried",
     "worker@task wrote": "retried",
@@ -27,9 +25,6 @@ FAULTS = {
     "worker@after commit": "failed",
     "error@after commit": "failed",
 }
-POINTS = ["task wrote", "append, after"]  # before the commit, and behind it
-if "SILTSTONE_TEST_SECONDS" in os.environ:
-    POINTS += ["before commit", "after commit", "append, before"]
 
 
 def ids(uri: str) -> list[int]:
@@ -44,7 +39,7 @@ def files(uri: str, directory: str = "data") -> int:
 @pytest.mark.timeout(900)
 def test_write__workers_executors_and_commits_die__rows_are_there_once(standalone, tmp_path):
     job = {"root": str(tmp_path), "faults": list(FAULTS)}
-    found = answers(standalone.run(DRIVER, "faults", json.dumps(job), config=SPECULATION).stdout)
+    found = standalone.driver(**SPECULATION).do("spark_drivers", "faults", job)
     assert [one["fault"] for one in found] == list(FAULTS)
     for one in found:
         first, again = one["failures"]
@@ -59,15 +54,18 @@ def test_write__workers_executors_and_commits_die__rows_are_there_once(standalon
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_driver__killed_before_and_after_its_commit__run_again_it_adds_its_rows_once(driver_master, tmp_path):
-    job = json.dumps({"root": str(tmp_path), "points": POINTS})
-    for _ in POINTS:
-        driver = start(DRIVER, "killed", job, master=driver_master, config=AT_ONCE)
-        out, err = driver.communicate(timeout=DRIVER_SECONDS_MAX)
-        assert driver.returncode == -signal.SIGKILL, out + err
-    assert answers(run(DRIVER, "killed", job, master=driver_master, config=AT_ONCE).stdout) == [{"done": True}]
-    for number, point in enumerate(POINTS):
-        assert ids(f"{tmp_path}/killed{number}") == list(range(ROWS)), point
+def test_driver__killed_before_and_after_its_commit__run_again_it_adds_its_rows_once(cut_off, spark):
+    spark.dataSource.register(FaultySource)
+    points = [point for point in cut_off.points if point not in {TEXT, INGEST}]
+    assert {"task wrote", "append, after"} <= set(points)
+    for point in points:
+        uri = cut_off.uri(point)
+        assert ids(uri) == (list(range(ROWS)) if "after" in point else []), point
+        if point in APPENDS:
+            ss.spark.append(frame(spark), uri, once="job")
+        else:
+            assert write(spark, uri) == ""
+        assert ids(uri) == list(range(ROWS)), point
 
 
 @pytest.mark.slow
@@ -82,16 +80,15 @@ def test_sixteen_tasks__append_to_one_table_at_once__lose_nothing(standalone, pl
             "reach": {"storage_options": liar.storage_options, "commits": places.commits_uri("postgresql")},
         },
     ]
-    job = json.dumps({"places": targets, "each": 3})
-    for one in answers(standalone.run(DRIVER, "workers", job).stdout):
-        assert one == {"tasks": 16, "rows": 480, "distinct": 480, "versions": 48}
+    found = standalone.driver().do("spark_drivers", "workers", {"places": targets, "each": 3})
+    assert found == [{"tasks": 16, "rows": 480, "distinct": 480, "versions": 48}] * len(targets)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_jobs__of_several_kinds_at_once__all_of_them_count(standalone, tmp_path):
     uri = f"{tmp_path}/table"
-    (told,) = answers(standalone.run(DRIVER, "jobs", json.dumps({"uri": uri})).stdout)
+    (told,) = standalone.driver().do("spark_drivers", "jobs", {"uri": uri})
     table = ss.open(uri)
     rows = table.scan().to_arrow().sort_by("id")
     versions = {one.version: one for one in table.history()}

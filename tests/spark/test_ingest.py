@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import signal
 from decimal import Decimal
 
 import pyarrow as pa
@@ -20,13 +18,13 @@ from siltstone.errors import (
     UnavailableError,
 )
 from siltstone.testing.s3server import Faults, FaultServer
-from spark_cluster import AT_ONCE, DRIVER_SECONDS_MAX, SPECULATION, answers, run, start
+from spark_cluster import SPECULATION
+from spark_cuts import INGEST
 from spark_ingests import ROWS as MANY
-from spark_ingests import module
+from spark_ingests import module, put
 from spark_streams import finish, stream_of, write_files
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int64())])
-DRIVER = "import spark_ingests; spark_ingests.main()"
 FAULTS = ["worker@middle", "worker@task wrote", "executor@middle", "stall@middle", "stall@task wrote"]
 KEYS = {
     "text": ({"key": pa.string()}, ["", "a", "ä" * 9, "longer than thirty-two bytes, as few keys are", "🦉"]),
@@ -265,7 +263,7 @@ def test_ingest__two_streams_by_name__are_told_apart(spark, tmp_path):
 @pytest.mark.timeout(900)
 def test_ingest__workers_and_executors_die_and_stall__rows_are_there_once(standalone, tmp_path):
     job = {"root": str(tmp_path), "faults": FAULTS}
-    found = answers(standalone.run(DRIVER, "faults", json.dumps(job), config=SPECULATION).stdout)
+    found = standalone.driver(**SPECULATION).do("spark_ingests", "faults", job)
     assert [one["fault"] for one in found] == FAULTS
     for number, one in enumerate(found):
         assert (one["met"], one["failures"], one["seen"]) == (True, ["", ""], MANY), one
@@ -275,11 +273,9 @@ def test_ingest__workers_and_executors_die_and_stall__rows_are_there_once(standa
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ingest__its_driver_is_killed_in_the_middle__run_again_all_rows_are_there_once(driver_master, tmp_path):
-    job = json.dumps({"uri": f"{tmp_path}/table", "marker": f"{tmp_path}/met"})
-    driver = start(DRIVER, "killed", job, master=driver_master, config=AT_ONCE)
-    out, err = driver.communicate(timeout=DRIVER_SECONDS_MAX)
-    assert driver.returncode == -signal.SIGKILL, out + err
-    assert run(DRIVER, "killed", job, master=driver_master, config=AT_ONCE).stdout.strip() == ""
-    ids = ss.open(f"{tmp_path}/table").scan(["id"], fresh=True).to_arrow().column("id").to_pylist()
+def test_ingest__its_driver_is_killed_in_the_middle__run_again_all_rows_are_there_once(cut_off, spark):
+    table = ss.open(cut_off.uri(INGEST))
+    assert table.count(fresh=True) < MANY
+    assert put(spark, table.uri) == ""
+    ids = table.scan(["id"], fresh=True).to_arrow().column("id").to_pylist()
     assert sorted(ids) == list(range(MANY))

@@ -19,6 +19,7 @@ import siltstone
 from siltstone.errors import InvalidInputError, MissingDependencyError
 from siltstone.spark import session as session_function
 from siltstone.spark.session import LOOPBACK
+from spark_classes import OPTIONS
 from spark_cluster import SPARK_HOME, python_workers
 
 MODULE = sys.modules["siltstone.spark.session"]
@@ -28,8 +29,8 @@ TOOLS = ("bash", "dirname", "env", "ps")
 
 
 def python(script: str, *, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python text as a user would, with no setting of Spark's in the environment."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    """Run Python text as a user would, with no setting of Spark's in the environment but how quickly its JVM starts."""
+    kept = {k: v for k, v in os.environ.items() if k == OPTIONS or not k.startswith(("SPARK_", "PYSPARK_"))}
     return subprocess.run(
         [sys.executable, "-c", script],
         cwd=cwd,
@@ -358,38 +359,19 @@ def test_session__connect_server_is_not_there__says_so_at_once_without_the_token
     assert "s3cret" not in done.stdout + done.stderr
 
 
-TWO_EXECUTORS = """
-import signal
-from spark_cluster import driver_session
-
-def whoami(batches):
-    import os
-    import pyarrow as pa
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict({"id": [os.getpid()]})
-
-spark = driver_session()
-print(spark.conf.get("spark.sql.warehouse.dir"))
-print(*(row.id for row in spark.range(0, 2, 1, 2).mapInArrow(whoami, "id long").collect()), flush=True)
-signal.pause()
-"""
-
-
 @pytest.mark.slow
 def test_cluster__a_driver_on_it__runs_on_two_executors_that_end_with_it(standalone):
-    driver = standalone.start(TWO_EXECUTORS)
-    try:
-        scratch = Path(driver.stdout.readline().strip().removeprefix("file:")).parent
-        workers = {int(word) for word in driver.stdout.readline().split()}
-        executors = standalone.executors()
-        assert len(executors) == 2, driver.stderr.read() if driver.poll() is not None else ""
-        assert {pid for executor in executors for pid in python_workers(executor)} == workers
-        assert scratch.exists()
-    finally:
-        driver.kill()
-        driver.communicate()
+    driver = standalone.driver()
+    (told,) = driver.do("spark_drivers", "whereabouts", {})
+    scratch = Path(told["warehouse"].removeprefix("file:")).parent
+    executors = standalone.executors(told["application"])
+    assert len(executors) == 2
+    ran = [set(told["workers"]) & set(python_workers(executor)) for executor in executors]
+    assert [len(each) for each in ran] == [1, 1]
+    assert scratch.exists()
+    driver.process.kill()
     deadline = time.monotonic() + 60
-    while (standalone.executors() or scratch.exists()) and time.monotonic() < deadline:
+    while (standalone.executors(told["application"]) or scratch.exists()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert standalone.executors() == []
+    assert standalone.executors(told["application"]) == []
     assert not scratch.exists()

@@ -5,17 +5,15 @@ On a cluster of two workers. What is left in staging is allowed, another file or
 
 from __future__ import annotations
 
-import json
 import shutil
-import signal
 
 import pytest
 
 import siltstone as ss
-from spark_cluster import AT_ONCE, DRIVER_SECONDS_MAX, SPECULATION, answers, start
+from spark_cluster import SPECULATION
+from spark_cuts import TEXT
 from spark_texts import EACH, FRAGMENTS, ITEMS, finals, hits, make
 
-DRIVER = "import spark_texts; spark_texts.main()"
 FAULTS = ["worker@task begins", "worker@task staged", "executor@task staged", "stall@task begins", "stall@task staged"]
 
 
@@ -30,8 +28,7 @@ def test_build__workers_and_executors_die_and_tasks_are_overtaken__files_are_byt
         shutil.copytree(tmp_path / "local", uri)
     build.run_all()
     wanted = finals(table.uri, build.name)
-    job = json.dumps({"uris": uris, "faults": FAULTS})
-    found = answers(standalone.run(DRIVER, "faults", job, config=SPECULATION).stdout)
+    found = standalone.driver(**SPECULATION).do("spark_texts", "faults", {"uris": uris, "faults": FAULTS})
     assert [one["fault"] for one in found] == FAULTS
     for uri, one in zip(uris, found, strict=True):
         assert one["met"], one
@@ -43,17 +40,13 @@ def test_build__workers_and_executors_die_and_tasks_are_overtaken__files_are_byt
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_driver__killed_between_tasks_and_commit__another_process_ends_the_build_by_its_name(driver_master, tmp_path):
-    table = make(tmp_path / "table")
+def test_driver__killed_between_tasks_and_commit__another_process_ends_the_build_by_its_name(cut_off, tmp_path):
+    table = ss.open(cut_off.uri(TEXT))
     before = hits(table)
-    job = json.dumps({"uri": table.uri, "marker": f"{tmp_path}/met"})
-    driver = start(DRIVER, "killed", job, master=driver_master, config=AT_ONCE)
-    out, err = driver.communicate(timeout=DRIVER_SECONDS_MAX)
-    assert driver.returncode == -signal.SIGKILL, out + err
-    (told,) = answers(out)
+    (told,) = (one for one in cut_off.told if "build" in one)
     assert told["missing"] == []
     assert table.indexes() == []
-    shutil.copytree(tmp_path / "table", tmp_path / "twin")
+    shutil.copytree(cut_off.uri(TEXT), tmp_path / "twin")
     twin = ss.open(tmp_path / "twin")
     for here in (table, twin):
         build = here.index_build(told["build"])
