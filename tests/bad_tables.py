@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+import figures
 from moments import ends_soon
 from siltstone import paths
 from siltstone.api import create_table, open_table
@@ -110,6 +111,7 @@ def told(*kinds, match=None, hint=True):
     with ends_soon(), pytest.raises(kinds or InvalidInputError, match=match) as caught:
         yield caught
     check_told(caught.value, hint=hint)
+    figures.record("bad inputs")
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import crowd
+import figures
 from replay import Told, read_told
 
 WORKER = Path(__file__).parent / "table" / "worker.py"
@@ -64,6 +65,7 @@ class Crew:
                 member.say("go")
             for member in members:
                 member.hear("did")
+        figures.record("processes", len(jobs))
         return [one for job in jobs for one in read_told(Path(job["told"]), worker=job["number"])]
 
     def run_and_kill(self, job: dict, *, after_s: float) -> list[Told]:
@@ -79,6 +81,7 @@ class Crew:
         ended = self._parent.hear("ended")
         death.join()
         assert ended == signal.SIGKILL, f"it was to be killed, and ended by itself ({ended})"
+        figures.record("kills")
         return read_told(Path(told), worker=job.get("number", 0))
 
     def _file(self) -> str:

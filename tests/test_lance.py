@@ -17,6 +17,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+import figures
 from siltstone.commit.connect import open_registry
 from siltstone.format.frame import digest
 from siltstone.lance import commit_lock, parse_record
@@ -149,6 +150,7 @@ def test_write_dataset__holder_killed_inside__is_passed_over(lying, sqlite_uri):
         lying.wait_held(timeout_s=DEADLINE_S)
         killed.process.send_signal(signal.SIGKILL)
         killed.process.wait()
+        figures.record("kills")
         lying.set(hold="")
 
         append(lying, lock, "next")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import figures
 from siltstone.errors import CorruptionError, UnsupportedFormatError
 from siltstone.format import frame, records
 from siltstone.format.describe import describe
@@ -94,6 +95,7 @@ def test_decode__cut_at_every_byte_or_grown__is_refused(kind):
     for end in range(len(data)):
         assert decode(kind, data[:end]) == "CorruptionError"
         assert decode(kind, data[end + 1 :]) == "CorruptionError"
+    figures.record(f"cut/{kind}", 2 * len(data))
     for extra in (b"\0", b"x" * 100, data):
         assert decode(kind, data + extra) == "CorruptionError"
         assert decode(kind, extra + data) in {"CorruptionError", "UnsupportedFormatError"}
@@ -107,6 +109,7 @@ def test_decode__every_bit_flipped__is_refused(kind):
         turned[at // 8] ^= 1 << at % 8
         expected = "UnsupportedFormatError" if at // 8 == 4 else "CorruptionError"
         assert decode(kind, bytes(turned)) == expected
+    figures.record(f"mutated/{kind}", len(data) * 8)
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -117,6 +120,7 @@ def test_decode__mutated__is_refused_or_the_same(kind):
         changed = mutate(data, chance)
         told = decode(kind, changed)
         assert told in ("CorruptionError", "UnsupportedFormatError") or changed == data
+    figures.record(f"mutated/{kind}", MUTATIONS)
 
 
 @pytest.mark.parametrize("kind", ["identity", "entry", "floor"])
@@ -129,6 +133,7 @@ def test_decode__header_mutated_under_a_right_checksum__is_refused_or_well_forme
             record = told[0] if kind == "entry" else told
             # What is taken for a record can be written again: no field has a value that we would not write.
             assert msgspec.json.decode(msgspec.json.encode(record), type=type(record)) == record
+    figures.record(f"mutated/{kind}", MUTATIONS)
 
 
 @pytest.mark.parametrize("kind", ["identity", "entry"])
@@ -196,6 +201,8 @@ def test_decode_hint__anything__is_a_hint_or_nothing():
     chance = random.Random("hint")
     for end in range(len(HINT)):
         assert records.decode_hint(HINT[:end]) is None
+    figures.record("cut/hint", len(HINT))
+    figures.record("mutated/hint", MUTATIONS)
     for _ in range(MUTATIONS):
         found = records.decode_hint(mutate(HINT, chance))
         assert found is None or (isinstance(found.position, int) and found.position >= 0 and len(found.log) == 32)

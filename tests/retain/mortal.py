@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+import figures
 import siltstone as ss
 from siltstone.errors import (
     AlreadyExistsError,
@@ -179,7 +180,7 @@ def main() -> None:
             os._exit(1)
         death = threading.Timer(life_s, os.kill, (child, signal.SIGKILL))
         death.start()
-        os.waitpid(child, 0)
+        figures.record("kills", os.waitpid(child, 0)[1] == signal.SIGKILL)
         death.cancel()
         death.join()
     print(json.dumps({"lives": lives}), flush=True)

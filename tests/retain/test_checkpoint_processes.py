@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import crowd
+import figures
 import siltstone as ss
 from shard_models import SCHEMA, ids_of
 from sources import ROOT
@@ -43,7 +45,7 @@ def putters(uri):
     finally:
         for one in made:
             one.kill()
-            one.wait()
+            figures.record("kills", one.wait() == -signal.SIGKILL)
             one.stdin.close()
             one.stdout.close()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import crowd
+import figures
 import siltstone as ss
 from clone_worlds import SCHEMA, content, numbered, rows_of
 
@@ -44,6 +45,7 @@ def together(jobs):
         for one in started:
             text = one.stdout.read()
             assert one.wait() in {0, -signal.SIGKILL}
+            figures.record("kills", one.returncode == -signal.SIGKILL)
             said.append(json.loads(text) if text else None)
     finally:
         for one in started:

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import crowd
+import figures
 import siltstone as ss
 from wal_worlds import SCHEMA
 
@@ -57,6 +58,7 @@ def test_writer__killed_anywhere_while_its_wal_moves__the_next_one_has_every_row
             parent.stdin.flush()
             heard(parent, "child")
             assert heard(parent, "ended") == signal.SIGKILL, "it was to be killed, and ended by itself"
+            figures.record("kills")
             check(told, found=None)
             recorded = ss.open(place)._shards.a_place("a").manifest()
             moved += number % 6 == 2 and recorded is not None and recorded.read().wal.store is not None

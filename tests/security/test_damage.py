@@ -9,8 +9,10 @@ import random
 import pyarrow as pa
 import pytest
 
+import figures
 import siltstone as ss
 from bad_tables import QUICK
+from mutations import mutate
 from siltstone.errors import SiltstoneError
 from siltstone.store.memory import MemoryBucket, MemoryStore
 
@@ -51,21 +53,6 @@ def bucket():
     return made
 
 
-def mutated(data, dice):
-    """A few bits flipped, or the end cut off, or a piece put in or taken out."""
-    out = bytearray(data)
-    how = dice.randrange(4)
-    place = dice.randrange(len(out))
-    if how < 2:
-        for _ in range(dice.choice([1, 1, 3])):
-            out[dice.randrange(len(out))] ^= 1 << dice.randrange(8)
-    elif how == 2:
-        del out[place:]
-    else:
-        out[place : place + dice.randrange(9)] = dice.randbytes(dice.randrange(9))
-    return bytes(out)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_read__an_object_was_changed__is_refused_or_the_same(bucket, kind):
     store, good = MemoryStore(bucket=bucket), read(bucket)
@@ -75,8 +62,7 @@ def test_read__an_object_was_changed__is_refused_or_the_same(bucket, kind):
     for _ in range(MUTATIONS):
         key = dice.choice(keys[-3:])
         data = store.get(key)
-        changed = mutated(data, dice)
-        store.put(key, changed)
+        store.put(key, mutate(data, dice))
         try:
             assert read(bucket) == good, key
         except SiltstoneError:
@@ -86,6 +72,7 @@ def test_read__an_object_was_changed__is_refused_or_the_same(bucket, kind):
     # Versions that a rollup sums up, and rollups themselves, may go unread.
     assert told or kind in {"rollups", "identity"}
     assert read(bucket) == good
+    figures.record(f"read/{kind}", MUTATIONS)
 
 
 @pytest.mark.parametrize("kind", ["fragments", "wals", "parts", "versions"])
