@@ -27,6 +27,7 @@ class Outcome:
     trace_hash: str
     counters: dict[str, int]
     virtual_s: float
+    skew_ms: int  # of the clock that is furthest off
     trace: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -46,7 +47,8 @@ def run_seed(seed: int, scenario: str | None = None) -> Outcome:
         play.play()
         counters = dict(world.counters) | {"operations": len(play.ledger.operations), "events": world.events}
         violations = (*world.surprises, *play.ledger.violations)
-        return Outcome(seed, name, violations, world.trace_hash(), counters, world.now, tuple(world.trace))
+        trace = tuple(world.trace)
+        return Outcome(seed, name, violations, world.trace_hash(), counters, world.now, world.skew_ms, trace)
     finally:
         world.close()
 

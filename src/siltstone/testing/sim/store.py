@@ -6,6 +6,7 @@ show something between two states. A lying one breaks its word on ``create`` and
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Lie = Literal["", "always", "gateway"]
 READ_AHEAD = 3
+NAMES_KEPT = 1 << 15
+BEHIND_SLASH = chr(ord("/") + 1)  # names in a folder end before this one in its place
 
 
 class SimBucket:
@@ -87,18 +90,16 @@ class SimStore(Store):
         self.traits = bucket.traits
 
     def get(self, key: str, *, limit: int = OBJECT_BYTES_MAX) -> bytes:
-        paths.check_key(key)
-
-        def effect() -> bytes:
-            found = self.bucket.objects.read(key)
-            if found is None:
-                raise NotFoundError(f"{self.uri} has no object {key}", object=key)
-            return found[0]
-
-        data = self._process.ask("read", f"get {short(key)}", effect)
+        data = self._process.ask("read", f"get {_checked(key)}", partial(self._read, key))
         if len(data) > limit:
             raise CorruptionError(f"object {key} has {len(data)} bytes, over the limit of {limit}", object=key)
         return data
+
+    def _read(self, key: str) -> bytes:
+        found = self.bucket.objects.read(key)
+        if found is None:
+            raise NotFoundError(f"{self.uri} has no object {key}", object=key)
+        return found[0]
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         data = self.get(key)
@@ -121,37 +122,33 @@ class SimStore(Store):
             return None
 
     def head(self, key: str) -> ObjectInfo | None:
-        paths.check_key(key)
-
-        def effect() -> ObjectInfo | None:
-            found = self.bucket.objects.read(key)
-            return None if found is None else ObjectInfo(key, len(found[0]), found[1])
-
-        return self._process.ask("read", f"head {short(key)}", effect)
+        found = self._process.ask("read", f"head {_checked(key)}", partial(self.bucket.objects.read, key))
+        return None if found is None else ObjectInfo(key, len(found[0]), found[1])
 
     def create(self, key: str, data: bytes) -> None:
-        paths.check_key(key)
-        self._process.ask("create", f"create {short(key)}", lambda: self.bucket.create(key, data))
+        self._process.ask("create", f"create {_checked(key)}", lambda: self.bucket.create(key, data))
 
     def put(self, key: str, data: bytes) -> None:
-        paths.check_key(key)
-        self._write(f"put {short(key)}", lambda: self.bucket.write(key, data, replace=True))
+        self._write(f"put {_checked(key)}", lambda: self.bucket.write(key, data, replace=True))
 
     def copy(self, source: str, target: str) -> None:
         self.put(target, self.get(source))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        start = paths.check_prefix(prefix)
-        start = f"{start}/" if start else ""
+        start = _folder(prefix)
         while True:
             page = self._process.ask("read", f"list {short(start)}", partial(self._page, start, after))
-            yield from page
+            for key, (data, modified_ms) in page:
+                yield ObjectInfo(key, len(data), modified_ms)
             if len(page) < self.bucket.page:
                 return
-            after = page[-1].key
+            after = page[-1][0]
 
-    def _page(self, start: str, after: str) -> Sequence[ObjectInfo]:
-        return self.bucket.objects.scan(start, after)[: self.bucket.page]
+    def _page(self, start: str, after: str) -> Sequence[tuple[str, tuple[bytes, int]]]:
+        keys, objects = self.bucket.objects.keys, self.bucket.objects.objects
+        place = max(bisect_left(keys, start), bisect_right(keys, after))
+        end = bisect_left(keys, f"{start[:-1]}{BEHIND_SLASH}", place) if start else len(keys)
+        return [(key, objects[key]) for key in keys[place : min(end, place + self.bucket.page)]]
 
     def delete(self, keys: Iterable[str]) -> None:
         doomed = [paths.check_key(key) for key in keys]
@@ -170,7 +167,19 @@ class SimStore(Store):
         return f"SimStore({self._process.name})"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=NAMES_KEPT)
+def _checked(key: str) -> str:
+    """As ``short``, of a key that any store would take."""
+    return short(paths.check_key(key))
+
+
+@lru_cache(maxsize=NAMES_KEPT)
+def _folder(prefix: str) -> str:
+    start = paths.check_prefix(prefix)
+    return f"{start}/" if start else ""
+
+
+@lru_cache(maxsize=NAMES_KEPT)
 def short(key: str) -> str:
     """A key as the trace shows it: numbers without zeros, ids by their first digits."""
     return "/".join(_short_part(part) for part in key.split("/"))

@@ -15,6 +15,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from siltstone.env import Env
@@ -78,6 +79,8 @@ class World:
         self.patience_s = 5.0
         self.hub = getcurrent()
         self.processes: list[Process] = []
+        self.living = 0  # processes that are not over
+        self.skew_ms = 0  # how far off the clock is that is furthest off
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
@@ -114,6 +117,7 @@ class World:
         """Start a process; ``died`` is called where it was killed."""
         process = self.make_process(name, main, died)
         self.processes.append(process)
+        self.living += 1
         self.at(delay, process.run)
         return process
 
@@ -124,7 +128,7 @@ class World:
     def run(self, *, until_over: bool = False) -> None:
         """Let things happen until nothing is left to do (or, with ``until_over``, until every process has ended)."""
         while self._heap:
-            if until_over and all(process.over for process in self.processes):
+            if until_over and not self.living:
                 return
             self.now, _, action = heapq.heappop(self._heap)
             self.events += 1
@@ -149,6 +153,7 @@ class SimClock:
         self._rate = 1 + draw.uniform(-0.01, 0.01)
         self._start = draw.uniform(0, 1e6)
         self._skew_ms = draw.randint(-YEAR_MS, YEAR_MS)
+        process.world.skew_ms = max(process.world.skew_ms, abs(self._skew_ms))
 
     def wall_ms(self) -> int:
         return EPOCH_MS + self._skew_ms + int(self._process.world.now * 1000)
@@ -206,7 +211,12 @@ class Process:
             self.world.note(f"{self.name} ends with {type(error).__name__}: {error}")
             self.world.surprises.append(f"{self.name}: unexpected {type(error).__name__}: {error}")
         finally:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.over:
             self.over = True
+            self.world.living -= 1
 
     def kill(self) -> None:
         """End the process where it stands; called by the world."""
@@ -215,14 +225,14 @@ class Process:
         self.killed = True
         if self._greenlet:
             self._greenlet.throw(Killed())
-        self.over = True
+        self._end()
 
     # -- turns -----------------------------------------------------------------------------------
 
     def wait(self, delay: float) -> None:
         """Let virtual time pass."""
         turn = self._next_turn()
-        self.world.at(delay, lambda: self._resume(turn, None, None))
+        self.world.at(delay, partial(self._resume, turn, None, None))
         self._pause()
 
     def ask(self, kind: Kind, what: str, effect: Callable[[], T]) -> T:
@@ -232,7 +242,7 @@ class Process:
         there = world.random.random() * world.latency
         fault = world.faults.draw(kind, world)
         if not fault:
-            world.at(there, lambda: self._land(turn, what, effect))
+            world.at(there, partial(self._land, turn, what, effect))
         else:
             world.counters[fault] += 1
             world.counters["faults"] += 1
@@ -289,7 +299,7 @@ class Process:
             then()
         elif turn:
             back = world.random.random() * world.latency + stall
-            world.at(back, lambda: self._resume(turn, answer, failure))
+            world.at(back, partial(self._resume, turn, answer, failure))
 
     def _next_turn(self) -> int:
         if self.killed:
