@@ -102,11 +102,12 @@ def _read_columns(data: pa.Buffer, *, name: str) -> pa.Table:
         data = pa.py_buffer(data.to_pybytes())
     try:
         table = pa.Table.from_batches([read_batch(data)])
+        names = table.column_names  # which Arrow decodes only now
     except UNREADABLE as error:
         raise CorruptionError(f"the columns of {name} can't be read: {error}", object=name) from error
     except MemoryError as error:
         raise too_large(name) from error
-    if len(set(table.column_names)) != table.num_columns:
+    if len(set(names)) != len(names):
         raise CorruptionError(f"{name} has a column twice", object=name)
     check_columns(table, FRAGMENT_COLUMNS, name=name)
     check_values(table, name=name)
@@ -115,7 +116,7 @@ def _read_columns(data: pa.Buffer, *, name: str) -> pa.Table:
     least_most = pc.min_max(rows).as_py()
     if rows and not 1 <= least_most["min"] <= least_most["max"] <= ROWS_MAX:
         raise CorruptionError(f"{name} has fragments of so many rows: {least_most}", object=name)
-    known = [one for one in table.column_names if one in FRAGMENT_COLUMNS.names or _is_statistic(table, one, name)]
+    known = [one for one in names if one in FRAGMENT_COLUMNS.names or _is_statistic(table, one, name)]
     return table.select(known)
 
 
