@@ -13,8 +13,8 @@ from pathlib import Path
 
 import siltstone as ss
 from compat.make_v1_tables import SCHEMA, Maker, plain, rows
+from siltstone.format import version
 from siltstone.store.local import LocalStore
-from siltstone.table import draft
 
 TABLES = ("columns-parent", "columns-clone")
 
@@ -47,7 +47,7 @@ def held(directory: Path) -> dict[str, object]:
 
 
 def main(directory: Path) -> None:
-    draft.COLUMNS_FROM = 1
+    version.COLUMNS_FROM = 1
     maker = Maker()
     make(maker)
     for name in TABLES:

@@ -1,4 +1,4 @@
-"""Bodies of versions whose fragments are columns: what is written can be read, and damage is told, never passed over."""
+"""Bodies of versions whose fragments are columns: what is written can be read, and damage is never passed over."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ from clone_worlds import World, content, numbered, parent, rows_of
 from retain.test_clone_faults import KINDS, check, hit
 from siltstone import paths
 from siltstone.errors import CorruptionError, MissingObjectError, NotFoundError, UnsupportedFormatError
-from siltstone.format import records
+from siltstone.format import records, version
 from siltstone.format.records import decode_entry
 from siltstone.format.version import COLUMNS_FROM
-from siltstone.table import draft
 from siltstone.testing.script import Crashed, Fault
 
 BROUGHT = paths.entry(paths.LOG, 1)  # the entry that brings what a clone has
@@ -20,7 +19,7 @@ BROUGHT = paths.entry(paths.LOG, 1)  # the entry that brings what a clone has
 @pytest.fixture
 def always(monkeypatch):
     """Columns for ever so few fragments."""
-    monkeypatch.setattr(draft, "COLUMNS_FROM", 1)
+    monkeypatch.setattr(version, "COLUMNS_FROM", 1)
 
 
 def required(world, name="clone", key=BROUGHT):
@@ -69,7 +68,7 @@ def test_clone__none_of_many_fragments_is_chosen__is_empty():
 def test_clone__with_columns__has_what_one_without_has(monkeypatch, keyed, where):
     world = parent(keyed=keyed)
     without = world.clone("parent", "without", where=where)
-    monkeypatch.setattr(draft, "COLUMNS_FROM", 1)
+    monkeypatch.setattr(version, "COLUMNS_FROM", 1)
     made = world.clone("parent", "clone", where=where)
     again = world.open("clone")
     assert (required(world), required(world, "without")) == (("columns",), ())
@@ -117,8 +116,8 @@ def test_clone__is_written_to_for_long__every_version_stays_as_it_was(always):
         was[made.version] = dict(expected)
     assert world.keys("clone", "rollups")
     again = world.open("clone")
-    for version in (1, 2, 6, 7, 8, 15, 31, 32, 40):
-        assert content(again.at(version=version)) == was[version]
+    for number in (1, 2, 6, 7, 8, 15, 31, 32, 40):
+        assert content(again.at(version=number)) == was[number]
     assert len(again.history()) == len(was)
     made.delete("id in (1, 101)")
     del expected[1], expected[101]

@@ -35,7 +35,7 @@ from siltstone.format.table import Body, decode_body, decode_change, json_of_bod
 if TYPE_CHECKING:
     from siltstone.format.table import Change, Repeated
 
-COLUMNS_FROM = 64  # fewer fragments are named in JSON: so are those that later entries of the block may repeat
+COLUMNS_FROM = 64  # fewer fragments are named in JSON, which later entries of the block may repeat
 ROWS_MAX = 2**31 - 1
 _STATISTIC = re.compile(rf"({LOW}|{HIGH}|{NULLS})\.([1-9][0-9]{{0,9}})")
 _KINDS = {
@@ -95,6 +95,13 @@ def check_distinct(columns: pa.Table, *, name: str) -> None:
     """Raise CorruptionError where a fragment is there twice."""
     if pc.count_distinct(columns.column("name")).as_py() != columns.num_rows:
         raise CorruptionError(f"{name} names a fragment twice", object=name)
+
+
+def as_held(change: Change, columns: pa.Table | None) -> tuple[Change, pa.Table | None]:
+    """A change as it stands in an entry: a few fragments need no columns, and so no reader that knows of them."""
+    if columns is None or columns.num_rows >= COLUMNS_FROM:
+        return change, columns
+    return spelled_out(change, columns), None
 
 
 def _read_columns(data: pa.Buffer, *, name: str) -> pa.Table:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from siltstone.errors import CorruptionError, InternalError, InvalidInputError
 from siltstone.format.table import Change, Counts, Vector
-from siltstone.format.version import COLUMNS_FROM, spelled_out
+from siltstone.format.version import as_held
 from siltstone.table.conflict import Footprint
 from siltstone.table.evolve import outgrown
 from siltstone.table.once import ANYTIME, Once
@@ -281,9 +281,7 @@ class Draft:
             message=message,
         )
         footprint = replace(self.footprint, touches=frozenset(removed) | frozenset(self._masks))
-        if columns is not None and len(columns) < COLUMNS_FROM:
-            return Finished(spelled_out(change, columns), None, footprint)
-        return Finished(change, columns, footprint)
+        return Finished(*as_held(change, columns), footprint)
 
     def _apply(self, change: Change) -> None:
         self.state = self.state.apply(change, version=self.begun.version + 1)
