@@ -191,7 +191,7 @@ RETAIN_MISTAKES = (
         "retain-clones",
         (
             change(
-                "siltstone.table.history:repeats", "if any(step.columns is not None for step in steps):", "if False:"
+                "siltstone.table.commit:repeats", "if any(step.columns is not None for step in steps):", "if False:"
             ),
         ),
     ),
