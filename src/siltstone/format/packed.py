@@ -44,13 +44,14 @@ def unpack_json(data: bytes, *, name: str) -> bytes:
     return plain
 
 
-def pack_with(plain: bytes, more: Any) -> bytes:
+def pack_with(plain: bytes, *more: Any) -> bytes:
     """JSON, and bytes that belong to it: the length of each, and zstd over both. The bytes begin at a multiple of 8."""
     plain += b" " * (-len(plain) % 8)
-    length = len(plain) + len(more)
+    both = b"".join((plain, *more))
+    length = len(both)
     check_length(length)
-    both = b"".join((plain, more))
-    packed: bytes = _LENGTHS.pack(_WITH_MORE, len(plain), len(more)) + _zstd().compress(both, asbytes=True)
+    lengths = _LENGTHS.pack(_WITH_MORE, len(plain), length - len(plain))
+    packed: bytes = lengths + _zstd().compress(both, asbytes=True)
     if expands_too_much(len(packed), length):
         raise LimitExceededError(f"{length} bytes would become {len(packed)}, and nobody would read them back")
     return packed

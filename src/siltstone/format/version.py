@@ -57,7 +57,7 @@ def encode_version(
 ) -> bytes:
     """The body of an entry. What it repeats has no columns."""
     plain = json_of_body(change, prev=prev, before=before)
-    return pack_json(plain) if columns is None else pack_with(plain, write_batch(columns))
+    return pack_json(plain) if columns is None else pack_with(plain, *write_batch(columns))
 
 
 def requires(columns: pa.Table | None) -> tuple[str, ...]:
@@ -91,12 +91,6 @@ def spelled_out(change: Change, columns: pa.Table | None) -> Change:
     )
 
 
-def check_distinct(columns: pa.Table, *, name: str) -> None:
-    """Raise CorruptionError where a fragment is there twice."""
-    if pc.count_distinct(columns.column("name")).as_py() != columns.num_rows:
-        raise CorruptionError(f"{name} names a fragment twice", object=name)
-
-
 def as_held(change: Change, columns: pa.Table | None) -> tuple[Change, pa.Table | None]:
     """A change as it stands in an entry: a few fragments need no columns, and so no reader that knows of them."""
     if columns is None or columns.num_rows >= COLUMNS_FROM:
@@ -118,7 +112,8 @@ def _read_columns(data: pa.Buffer, *, name: str) -> pa.Table:
         raise CorruptionError(f"{name} has a column twice", object=name)
     check_columns(table, FRAGMENT_COLUMNS, name=name)
     check_values(table, name=name)
-    check_distinct(table, name=name)
+    if pc.count_distinct(table.column("name")).as_py() != table.num_rows:
+        raise CorruptionError(f"{name} names a fragment twice", object=name)
     rows = table.column("rows")
     least_most = pc.min_max(rows).as_py()
     if rows and not 1 <= least_most["min"] <= least_most["max"] <= ROWS_MAX:

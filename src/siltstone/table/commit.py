@@ -24,7 +24,7 @@ from siltstone.errors import (
     SiltstoneError,
 )
 from siltstone.format.table import Change, encode_change
-from siltstone.format.version import check_distinct, encode_version, requires
+from siltstone.format.version import encode_version, requires
 from siltstone.log.marks import Entry
 from siltstone.table.conflict import Footprint, Verdict, verdict_of_all
 from siltstone.table.draft import Draft, is_empty
@@ -192,8 +192,6 @@ def _prepare(tools: Tools, state: State, works: Sequence[Work], *, base: int, on
         work.run(draft)
     change, columns, footprint = draft.finish(_operation(works), base=base, once=once, message=message)
     try:
-        if columns is not None:
-            check_distinct(columns, name=f"version {state.mark.position}")
         state.apply(change, version=state.mark.position, columns=columns)
     except CorruptionError as error:  # better no version than one that nobody can read
         raise InternalError(f"the change does not fit the version it was made for: {error.message}") from error

@@ -189,11 +189,7 @@ RETAIN_MISTAKES = (
     Mistake(
         "an entry with columns is repeated without them",
         "retain-clones",
-        (
-            change(
-                "siltstone.table.commit:repeats", "if any(step.columns is not None for step in steps):", "if False:"
-            ),
-        ),
+        (change("siltstone.table.commit:repeats", "if any(step.columns is not None for step in steps):", "if False:"),),
     ),
     Mistake(
         "a clone pins a version that was collected",
