@@ -10,7 +10,7 @@ from shard_models import DAY_S, World, content, rows_of
 from siltstone import paths
 from siltstone.errors import SiltstoneError
 from siltstone.format.records import decode_entry
-from siltstone.format.table import decode_body, decode_change
+from siltstone.format.version import whole_change
 from siltstone.testing.manual import ManualClock
 
 
@@ -38,7 +38,7 @@ class GcWorld(World):
         table = self.open() if rows else None
         while (info := store.head(paths.entry(paths.LOG, len(self.names)))) is not None:
             body = decode_entry(store.get(info.key), name=info.key)[1]
-            change = decode_change(decode_body(body, name=info.key).change, name=info.key)
+            change = whole_change(body, name=info.key)
             after = dict(self.names[-1]) if self.names else {}
             for name in change.remove:
                 del after[name]

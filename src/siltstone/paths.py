@@ -196,6 +196,9 @@ def name(base: int, id_: str) -> str:
     return f"{digits(base)}-{id_}"
 
 
+NAME_LENGTH = 20 + 1 + 32  # of a name without the number of another table
+
+
 def parse_name(text: str) -> tuple[int, str] | None:
     """(base version, id) of a name; None where it is none."""
     number, _, id_ = text.partition("-")

@@ -53,8 +53,8 @@ def read_floor(root, genesis, log):
     return floor["position"], floor["epoch"], floor["digest"]
 
 
-def read_log(root):
-    """Section "Reading a log": (identity, mark of the floor, entries)."""
+def read_log(root, known=()):
+    """Section "Reading a log": (identity, mark of the floor, entries). ``known`` are features."""
     data = published(root / "identity")
     identity, body = unwrap(data)
     assert (identity["format"], identity["requires"], body) == (1, [], b"")
@@ -63,7 +63,8 @@ def read_log(root):
     entries = []
     while (data := published(root / f"entries/{position:020d}")) is not None:
         header, body = unwrap(data)
-        assert (header["format"], header["requires"]) == (1, [])
+        assert header["format"] == 1
+        assert set(header["requires"]) <= set(known)
         assert (header["log"], header["position"], header["prev"]) == (identity["log"], position, prev)
         prev = hashlib.sha256(data).hexdigest()
         entries.append({**header, "body": body, "digest": prev, "dead": header["epoch"] < epoch})

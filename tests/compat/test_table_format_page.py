@@ -14,22 +14,41 @@ import pytest
 
 import siltstone as ss
 from compat.test_format_page import read_log, unwrap
+from siltstone.format.version import COLUMNS_FROM
 
 # -- the reader ----------------------------------------------------------------------------------------------
 
 
 def read_body(body):
-    """Section "Versions": the JSON of an entry."""
+    """Section "Versions": the JSON of an entry, and section "Columns": what it has besides."""
+    if body[:1] == b"\x5b":
+        length, more = struct.unpack_from("<QQ", body, 1)
+        both = pa.decompress(body[17:], decompressed_size=length + more, codec="zstd", asbytes=True)
+        return with_columns(json.loads(both[:length]), pa.ipc.open_stream(both[length:]).read_all().to_pylist())
     if body[:1] == b"\x5a":
         [length] = struct.unpack_from("<Q", body, 1)
         body = pa.decompress(body[9:], decompressed_size=length, codec="zstd", asbytes=True)
     return json.loads(body)
 
 
+def with_columns(body, fragments):
+    """Section "Columns": the same in JSON."""
+    parts = ("name", "offset", "length", "rows")
+    vectors = {
+        one["name"]: dict(zip(parts, (one["vector"], *(one[f"vector_{part}"] for part in parts[1:])), strict=True))
+        for one in fragments
+        if one["vector"] is not None
+    }
+    change = body["change"]
+    vectors = {name: vector for name, vector in vectors.items() if name not in change.get("unmask", [])}
+    body["change"] = {**change, "add": change.get("add", []) + fragments, "mask": vectors | change.get("mask", {})}
+    return body
+
+
 def read_state(root, version=None):
     """Section "Versions": schema, fragments and vectors by fragment name."""
     schema, fragments, vectors = None, {}, {}
-    _, _, entries = read_log(root / "log")
+    _, _, entries = read_log(root / "log", known={"columns"})
     for entry in entries:
         if version is not None and entry["position"] > version:
             break
@@ -108,3 +127,31 @@ def test_reader_of_the_page__any_version__gives_the_same_rows(table, tmp_path, v
     assert sorted(read_table(tmp_path / "t", version), key=lambda row: row["id"]) == sorted(
         expected, key=lambda row: row["id"]
     )
+
+
+def test_reader_of_the_page__a_clone_with_columns__names_the_same_fragments(tmp_path):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+    with ss.create(tmp_path / "t", schema=schema, key="id", sync=False) as table:
+        with table.transaction() as change:
+            for n in range(COLUMNS_FROM + 1):
+                change.append([{"id": 2 * n, "name": f"n{n}"}, {"id": 2 * n + 1, "name": "odd"}])
+        table.delete("id in (3, 8, 9)")
+        with table.clone(tmp_path / "clone", sync=False) as clone:
+            clone.delete("id = 12")
+            expected = clone.scan().to_arrow().sort_by("id").to_pylist()
+    entries = read_log(tmp_path / "clone" / "log", known={"columns"})[2]
+    assert [entry["requires"] for entry in entries] == [[], ["columns"], []]
+    found, fragments, vectors = read_state(tmp_path / "clone")
+    assert len(fragments) == COLUMNS_FROM
+    assert len(vectors) == 2
+    assert [field["name"] for field in found["fields"]] == ["id", "name"]
+    # What is behind the @ is the number of the parent: here there is one other table.
+    rows = []
+    for name, fragment in fragments.items():
+        file = pq.read_table(tmp_path / "t" / f"data/{name.partition('@')[0]}.parquet")
+        assert file.num_rows == fragment["rows"]
+        vector = vectors.get(name)
+        whose = tmp_path / ("t" if vector and "@" in vector["name"] else "clone")
+        gone = deleted(whose, {**vector, "name": vector["name"].partition("@")[0]}) if vector else set()
+        rows += [row for number, row in enumerate(file.to_pylist()) if number not in gone]
+    assert sorted(rows, key=lambda row: row["id"]) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,36 @@ def test_open__a_change_with_a_message_of_400_mib__is_refused(table):
 
     forge_log(store_of(table), edit, root=paths.LOG)
     refused(table.uri.removeprefix("file://"), "open", "version 1")
+
+
+def with_columns(table, data, lengths):
+    """The table with other bytes for the columns of its last version."""
+
+    def edit(position, body):
+        return struct.pack("<BQQ", 0x5B, *lengths) + data if position == 1 else body
+
+    forge_log(store_of(table), edit, root=paths.LOG)
+    assert stored(table) < STORED_MAX
+
+
+SAID = b'{"change":{"operation":"clone"}}'
+
+
+def test_open__columns_of_400_mib_of_zeros__are_refused(table):
+    with_columns(table, zstd(SAID, (b"\0", JSON_BYTES)), (len(SAID), JSON_BYTES))
+    refused(table.uri.removeprefix("file://"), "open", "version 1")
+
+
+def test_open__columns_that_say_more_than_is_allowed__are_refused_before_they_are_unpacked(table):
+    with_columns(table, zstd(SAID, (b"\0", 3 * GIB)), (len(SAID), 3 * GIB))
+    refused(table.uri.removeprefix("file://"), "open", "says it holds")
+
+
+def test_open__columns_that_are_compressed_once_more__are_refused_before_they_are_unpacked(table):
+    rows = 2000
+    stream = arrow_stream(pa.table({"name": ["a" * 500_000] * rows}), compression="zstd")
+    with_columns(table, pa.compress(SAID + stream, "zstd", asbytes=True), (len(SAID), len(stream)))
+    refused(table.uri.removeprefix("file://"), "open", "plain rows")
 
 
 def test_open__a_rollup_of_two_gib__is_passed_over_and_the_log_is_read(tmp_path):

@@ -118,8 +118,7 @@ class Cloned(Operations):
             if other is not None:
                 other.record(log)  # another table's is refused before anything is said or pinned
             begun = clones.begin(log, wanted, others, other)
-            self._make(log, begun, others, other)
-            made = self._opened(log, others, other)
+            made = self._opened(log, others, other, since=self._make(log, begun, others, other))
             if made._born != begun.born:  # noqa: SLF001 - the same class
                 raise clones.dropped_meanwhile(log.store.uri)
             return made
@@ -176,26 +175,28 @@ class Cloned(Operations):
         kept = found(state, name, pin=pin)
         return msgspec.structs.replace(wanted, version=version.version, checkpoint=name, pin=kept.pin)
 
-    def _make(self, log: Log, begun: State, others: Others, other: OtherWal | None) -> None:
-        """Do what is left to do of a clone that was begun."""
+    def _make(self, log: Log, begun: State, others: Others, other: OtherWal | None) -> State | None:
+        """Do what is left to do of a clone that was begun; the state that was made, where it was here."""
         claim = claim_of(log, begun)
+        made: State | None = None
         if begun.clone is not None and not begun.exists:
             pin = self._pinned_for(claim, begun.clone)
             state = self._looked()
             version = state if pin.version == state.version else self._history.at(pin.version)
             parent = clones.Parent(self._log, version, pin, self._shards, self._others)
             try:
-                mine = clones.end(log, begun, parent, others, wal=None if other is None else other.make(log))
+                made = clones.end(log, begun, parent, others, wal=None if other is None else other.make(log))
             except SiltstoneError:
                 self._loosen(log, begun, claim)
                 raise
-            if not mine:
+            if made is None:
                 self._loosen(log, begun, claim)
         held = self._looked().checkpoints.get(claim.name)
         if held is not None and held.scope != "all":
             self._insist(lambda: (Lighten(claim, self._env.ids.new()),))
             with contextlib.suppress(SiltstoneError):
                 release(self._shards, self._looked, held.shards)
+        return made
 
     def _loosen(self, log: Log, begun: State, claim: Claim) -> None:
         """Let go where the clone was dropped, or made and detached, by someone who did not see the pin."""
@@ -240,8 +241,8 @@ class Cloned(Operations):
         return found
 
     @abstractmethod
-    def _opened(self, log: Log, others: Others, other: OtherWal | None) -> Self:
-        """A handle on another table."""
+    def _opened(self, log: Log, others: Others, other: OtherWal | None, *, since: State | None) -> Self:
+        """A handle on another table, of which a state is known."""
 
     @property
     @abstractmethod

@@ -71,6 +71,7 @@ class Table(Checkpointed, Cloned, Collecting, Indexed, Sharded, Closing):
         others: OpensOthers = open_other,
         kept: Kept | None = None,
         other: OtherWal | None = None,
+        since: State | None = None,
     ) -> None:
         self._log = log
         self._other = other
@@ -80,7 +81,7 @@ class Table(Checkpointed, Cloned, Collecting, Indexed, Sharded, Closing):
         self._lock = ForkLock()
         self._pinned = pinned
         self._kept = kept
-        self._state = pinned or self._history.newest()
+        self._state = pinned or (self._history.newest() if since is None else self._history.refresh(since))
         if not self._state.exists:
             raise not_there(log.store.uri, self._state)
         self._own_tools = tools or make_tools(with_origins(log.store, self._state.origins, others), env)
@@ -328,8 +329,8 @@ class Table(Checkpointed, Cloned, Collecting, Indexed, Sharded, Closing):
         self._check_there()
         return state
 
-    def _opened(self, log: Log, others: Others, other: OtherWal | None) -> Self:
-        return type(self)(log, env=self._env, others=others, other=other)
+    def _opened(self, log: Log, others: Others, other: OtherWal | None, *, since: State | None) -> Self:
+        return type(self)(log, env=self._env, others=others, other=other, since=since)
 
     def _looked(self) -> State:
         """The newest version, for a write that decides by what it sees."""

@@ -15,7 +15,7 @@ from siltstone.cli.index_check import check_indexes
 from siltstone.cli.origin_check import check_origins
 from siltstone.cli.shard_check import ShardReport, check_shards
 from siltstone.errors import CorruptionError, SiltstoneError, WrongCommitStoreError
-from siltstone.format.table import decode_body, decode_change
+from siltstone.format.version import whole_change
 from siltstone.log import open_log
 from siltstone.store.connect import open_store
 from siltstone.table.history import History
@@ -66,8 +66,7 @@ def is_table(log: Log) -> bool:
         data = log.published(position)
         if data is None:
             return False
-        body = decode_body(log.read(data, position).body, name="entry")
-        decode_change(body.change, name="entry")
+        whole_change(log.read(data, position).body, name="entry")
     except SiltstoneError:
         return False
     return True

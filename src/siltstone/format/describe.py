@@ -18,8 +18,9 @@ from siltstone.format.describe_text import describe_marker, describe_text_part, 
 from siltstone.format.parquet import parse_footer
 from siltstone.format.records import decode_entry, decode_floor, decode_hint, decode_identity, decode_json
 from siltstone.format.rollup import decode_rollup, from_columns
-from siltstone.format.table import decode_body, decode_change
+from siltstone.format.table import decode_change
 from siltstone.format.vectors import VectorHeader, decode_vector
+from siltstone.format.version import decode_version, spelled_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,8 +190,8 @@ def _change(header: Header, body: bytes) -> dict[str, Any] | None:
         return None
     name = f"version {header.position}"
     try:
-        found = decode_body(body, name=name)
-        change = decode_change(found.change, name=name)
+        found, columns = decode_version(body, name=name)
+        change = spelled_out(decode_change(found.change, name=name), columns)
         repeats = list(_repeats(header.position - len(found.before), found.before, name))
     except CorruptionError:
         return None

@@ -16,7 +16,8 @@ from siltstone.errors import CorruptionError, LimitExceededError, UnsupportedFor
 from siltstone.format import frame
 
 FORMAT = 1
-FEATURES: frozenset[str] = frozenset()
+COLUMNS = "columns"  # the body of a table's entry has fragments as columns
+FEATURES = frozenset({COLUMNS})
 TRUST_MS = 30_000
 COMMITS_URI_MAX = 1024
 BODY_BYTES_MAX = 48 * 1024 * 1024

@@ -168,15 +168,20 @@ def decode_rollup(data: bytes, *, name: str) -> Rollup:
     except (OSError, ValueError, MemoryError) as error:  # without it, the log is read: that takes no such piece
         raise CorruptionError(f"{name} can't be read: {error}", object=name) from error
     for table, wanted in ((fragments, FRAGMENT_COLUMNS), (versions, VERSION_COLUMNS)):
-        if not set(wanted).issubset(table.schema):
-            raise CorruptionError(f"{name} lacks columns; it has {', '.join(table.column_names)[:200]}", object=name)
-        if any(table.column(field.name).null_count for field in wanted if not field.nullable):
-            raise CorruptionError(f"{name} has nulls where there can be none", object=name)
-    _check_values(fragments, name)
+        check_columns(table, wanted, name=name)
+    check_values(fragments, name=name)
     return Rollup(header, decode_json(summary.to_pybytes(), Summary, name), fragments, versions)
 
 
-def _check_values(fragments: pa.Table, name: str) -> None:
+def check_columns(table: pa.Table, wanted: pa.Schema, *, name: str) -> None:
+    """Raise CorruptionError unless a table has some columns."""
+    if not set(wanted).issubset(table.schema):
+        raise CorruptionError(f"{name} lacks columns; it has {', '.join(table.column_names)[:200]}", object=name)
+    if any(table.column(field.name).null_count for field in wanted if not field.nullable):
+        raise CorruptionError(f"{name} has nulls where there can be none", object=name)
+
+
+def check_values(fragments: pa.Table, *, name: str) -> None:
     """What records of fragments would refuse."""
     vectors = fragments.filter(pc.is_valid(fragments.column("vector")))
     parts = [vectors.column(f"vector_{part}") for part in ("offset", "length", "rows")]

@@ -15,7 +15,7 @@ import msgspec
 
 from siltstone.errors import CorruptionError
 from siltstone.format.names import Count, FieldId, Label, Name  # noqa: TC001 - msgspec reads them at run time
-from siltstone.format.packed import check_length, pack_json, unpack_json
+from siltstone.format.packed import check_length, has_more, pack_json, unpack_json, unpack_with
 from siltstone.format.records import Digest, Id, Position, decode_json
 from siltstone.format.text import TextIndex  # noqa: TC001 - msgspec reads it at run time
 
@@ -246,21 +246,30 @@ def decode_change(data: bytes | msgspec.Raw, *, name: str) -> Change:
 
 
 def encode_body(change: bytes, *, prev: str = "", before: tuple[Repeated, ...] = ()) -> bytes:
-    """The body of an entry; repeats only as much as stays small."""
+    """The body of an entry."""
+    return pack_json(json_of_body(change, prev=prev, before=before))
+
+
+def json_of_body(change: bytes, *, prev: str, before: tuple[Repeated, ...]) -> bytes:
+    """The JSON of a body; repeats only as much as stays small."""
     if sum(len(bytes(one.change)) for one in before) > REPEATED_BYTES_MAX:
         prev, before = "", ()
-    return pack_json(msgspec.json.encode(Body(change=msgspec.Raw(change), prev=prev, before=before)))
+    return msgspec.json.encode(Body(change=msgspec.Raw(change), prev=prev, before=before))
 
 
 def decode_body(data: bytes, *, name: str) -> Body:
-    """A body's records; the changes inside are decoded one by one, by whoever needs them."""
+    """A body's records; the changes inside are decoded one by one, by whoever needs them.
+
+    One that has columns is refused: what its change says is not all (``format.version``).
+    """
     return decode_json(unpack_json(data, name=name), Body, name)
 
 
 def is_body(data: bytes) -> bool:
     """Whether an entry's body is that of a table's version."""
     try:
-        decode_body(data, name="an entry")
+        plain = unpack_with(data, name="an entry")[0] if has_more(data) else unpack_json(data, name="an entry")
+        decode_json(plain, Body, "an entry")
     except CorruptionError:
         return False
     return True

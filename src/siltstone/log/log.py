@@ -35,7 +35,7 @@ from siltstone.format.records import Header, Hint, Identity, encode_entry, encod
 from siltstone.log import outcomes
 from siltstone.log.arguments import check_body, check_epoch, check_home, check_mark, check_op
 from siltstone.log.guard import GuardedLog
-from siltstone.log.marks import Entry, Mark, entry_of
+from siltstone.log.marks import Entry, Mark, Said, entry_of
 from siltstone.log.truncate import Truncation, truncate
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from siltstone.format.records import Kind
     from siltstone.store.base import Store
 
+NOTHING_SAID = Said()
 HINT_EVERY = 256
 HINT_EVERY_CHEAP = 64
 CONFLICTS_BEFORE_LOOKING = 3
@@ -87,9 +88,18 @@ class Log(GuardedLog, Closing):
     # -- appending -------------------------------------------------------------------------------
 
     def append(
-        self, body: bytes, *, after: Mark, epoch: int | None = None, op: str = "", time_ms: int | None = None
+        self,
+        body: bytes,
+        *,
+        after: Mark,
+        epoch: int | None = None,
+        op: str = "",
+        time_ms: int | None = None,
+        requires: tuple[str, ...] = (),
     ) -> Mark:
         """Add an entry right behind ``after`` and return the mark behind it. It says ``time_ms``, or now.
+
+        ``requires`` are features that whoever reads its body must understand.
 
         Raises ConflictError (another's entry is there; its ``facts["end"]`` is the mark behind it),
         FencedError (one of a higher epoch is), CommitUnknownError (not known; look ``op`` up).
@@ -102,7 +112,7 @@ class Log(GuardedLog, Closing):
         with self._writing():
             if after not in {self._tip, self._read_until}:
                 check_home(self, after)
-            return self._append(body, after, epoch, op, "data", time_ms=time_ms)
+            return self._append(body, after, epoch, op, "data", said=Said(time_ms, requires))
 
     def add(self, body: bytes, *, epoch: int | None = None, op: str = "", since: Mark | None = None) -> Mark:
         """Add an entry wherever the log ends, behind whatever gets there first.
@@ -173,11 +183,11 @@ class Log(GuardedLog, Closing):
                 mark = _end_of(error)
         return mark, False
 
-    def _append(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind, *, time_ms: int | None = None) -> Mark:
+    def _append(self, body: bytes, after: Mark, epoch: int, op: str, kind: Kind, *, said: Said = NOTHING_SAID) -> Mark:
         if after.epoch > epoch:
             raise self._fenced(epoch, after.epoch, after.position - 1)
         while True:
-            header = self._header(after, epoch, op, kind, time_ms=time_ms)
+            header = self._header(after, epoch, op, kind, said)
             data = encode_entry(header, body)
             winner = self._decide(data, after, op)
             if winner is None:
@@ -197,8 +207,9 @@ class Log(GuardedLog, Closing):
                 raise outcomes.taken(entry, op)
             after = entry.end  # a fenced writer's entry: dead, and only a step in the chain
 
-    def _header(self, after: Mark, epoch: int, op: str, kind: Kind, *, time_ms: int | None = None) -> Header:
+    def _header(self, after: Mark, epoch: int, op: str, kind: Kind, said: Said) -> Header:
         return Header(
+            requires=said.requires,
             log=self.identity.log,
             position=after.position,
             epoch=epoch,
@@ -207,7 +218,7 @@ class Log(GuardedLog, Closing):
             prev=after.digest,
             kind=kind,
             writer=self._writer,
-            time_ms=self._env.clock.wall_ms() if time_ms is None else time_ms,
+            time_ms=self._env.clock.wall_ms() if said.time_ms is None else said.time_ms,
         )
 
     def _decide(self, data: bytes, after: Mark, op: str) -> bytes | None:

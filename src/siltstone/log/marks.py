@@ -48,6 +48,13 @@ class Entry:
         return Mark(self.position + 1, self.epoch, self.digest)
 
 
+class Said(NamedTuple):
+    """What an entry says of itself that whoever appends it decides."""
+
+    time_ms: int | None = None  # None: now
+    requires: tuple[str, ...] = ()  # features that whoever reads its body must understand
+
+
 def is_digest(text: object) -> bool:
     """Whether ``text`` has the shape of a digest."""
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None

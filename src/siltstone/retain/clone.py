@@ -29,6 +29,7 @@ from siltstone.retain.plan import builds_of
 from siltstone.shard.merge import put_rows, write_taken
 from siltstone.table.commit import commit
 from siltstone.table.history import History, to_step
+from siltstone.table.named import origins_in, renumbered
 from siltstone.table.operations import Filtered, Work
 from siltstone.table.origins import with_origins
 from siltstone.table.tools import make_tools
@@ -36,8 +37,7 @@ from siltstone.table.tools import make_tools
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from siltstone.format.rollup import Live
-    from siltstone.format.table import Checkpoint, CloneOf, Cursor, Fragment, Sharding, Vector, WalStore
+    from siltstone.format.table import Checkpoint, CloneOf, Cursor, Sharding, WalStore
     from siltstone.log import Log
     from siltstone.shard.merge import Taken
     from siltstone.shard.shards import Shards
@@ -103,7 +103,7 @@ def is_same(one: CloneOf, other: CloneOf) -> bool:
 def is_untouched(log: Log, state: State) -> bool:
     """Whether nothing was committed to a clone since it was made."""
     data = log.published(state.version)
-    change = None if data is None else to_step(log.read(data, state.version)).change
+    change = None if data is None else to_step(log.read(data, state.version)).said
     return change is not None and change.operation == "clone"
 
 
@@ -117,8 +117,8 @@ def _shown(clone: CloneOf) -> str:
 # -- the second entry ------------------------------------------------------------------------------
 
 
-def end(log: Log, state: State, parent: Parent, others: OpensOthers, *, wal: WalStore | None = None) -> bool:
-    """Bring what the pin in the parent keeps, unless another one who makes the clone did; whether this one did.
+def end(log: Log, state: State, parent: Parent, others: OpensOthers, *, wal: WalStore | None = None) -> State | None:
+    """Bring what the pin in the parent keeps; the state that it made, or None where another who makes the clone did.
 
     Raises:
         ConflictError: a version of a table that objects are named of is not kept there any more, or the clone was
@@ -133,13 +133,13 @@ def end(log: Log, state: State, parent: Parent, others: OpensOthers, *, wal: Wal
     try:
         for old, origin in named:
             pin_origin(log, claim, origin, old, parent.others)
-        mine = _bring(log, state, parent, others, origins=origins, numbers=numbers, wal=wal)
+        made = _bring(log, state, parent, others, origins=origins, numbers=numbers, wal=wal)
     except SiltstoneError:
         _loosen(log, state, named, parent.others)
         raise
-    if not mine:
+    if made is None:
         _loosen(log, state, named, parent.others)
-    return mine
+    return made
 
 
 def _loosen(log: Log, begun: State, named: Sequence[tuple[int, Origin]], others: OpensOthers) -> None:
@@ -165,8 +165,8 @@ def _bring(
     origins: Mapping[str, Origin],
     numbers: Mapping[int, int],
     wal: WalStore | None,
-) -> bool:
-    """Whether it was this one who brought it."""
+) -> State | None:
+    """The state that this one made, or None where it was another."""
     if state.clone is None:
         raise ConflictError(f"what was begun at {log.store.uri} is not there any more", hint="run it again")
     tools = make_tools(with_origins(log.store, origins, others), log.env)
@@ -180,15 +180,14 @@ def _bring(
         works.append(Only(state.clone.where, parent.state.schema))
     history = History(log)
     try:
-        commit(tools, history, state, works, base=state.version)
+        return commit(tools, history, state, works, base=state.version).state
     except ConflictError as error:
         newest = history.newest()
         if newest.born != state.born:
             raise dropped_meanwhile(log.store.uri) from error
         if not newest.exists:
             raise
-        return False
-    return True
+        return None
 
 
 def dropped_meanwhile(uri: str) -> ConflictError:
@@ -201,10 +200,7 @@ def dropped_meanwhile(uri: str) -> ConflictError:
 
 def _numbers(state: State) -> dict[int, int]:
     """The numbers that tables have in the clone, by those in the parent, which is 0 itself."""
-    names = state.fragments.folded().base.table
-    used = {0}
-    for column in ("name", "vector"):
-        used |= {paths.origin_of(name) for name in names.column(column).to_pylist() if name is not None}
+    used = {0} | origins_in(state.fragments.folded().base.table)
     used |= {paths.origin_of(name) for name in builds_of(state.indexes.values())}
     return {old: new for new, old in enumerate(sorted(used), PARENT)}
 
@@ -241,11 +237,7 @@ class Seed(Work):
         source = self._source
         draft.set_schema(source.schema)
         draft.set_labels(settings=source.settings)
-        lives = [self._renamed(live) for live in source.fragments]
-        draft.add(fragment for fragment, _ in lives)
-        for fragment, vector in lives:
-            if vector is not None:
-                draft.replace_vector(fragment.name, vector)
+        draft.seed(renumbered(source.fragments.folded().base.table, self._numbers))
         for name, index in source.indexes.items():
             segments = tuple(msgspec.structs.replace(one, build=self._name(one.build)) for one in index.segments)
             draft.set_index(name, msgspec.structs.replace(index, segments=segments))
@@ -255,11 +247,6 @@ class Seed(Work):
         if self._sharding is not None:
             draft.set_shards(cursors_of(self._sharding), self._sharding)
         draft.count(inserted=source.fragments.rows)
-
-    def _renamed(self, live: Live) -> tuple[Fragment, Vector | None]:
-        fragment = msgspec.structs.replace(live.fragment, name=self._name(live.fragment.name))
-        vector = live.vector and msgspec.structs.replace(live.vector, name=self._name(live.vector.name))
-        return fragment, vector
 
     def _name(self, name: str) -> str:
         return paths.foreign(paths.bare(name), self._numbers[paths.origin_of(name)])

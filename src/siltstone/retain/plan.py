@@ -25,7 +25,9 @@ from siltstone.table.history import to_step
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from siltstone.format.table import Change, Origin
+    import pyarrow as pa
+
+    from siltstone.format.table import Origin
     from siltstone.format.text import TextIndex
     from siltstone.log import Log, Mark
     from siltstone.store.base import ObjectInfo, Store
@@ -60,13 +62,18 @@ class Names:
 
     def take(self, state: State) -> None:
         """Add all that a version names."""
-        table = state.fragments.folded().base.table
-        self.fragments.update(table.column("name").to_pylist())
-        self.vectors.update(pc.drop_null(table.column("vector")).to_pylist())
+        self._take(state.fragments.folded().base.table)
         self.builds |= builds_of(state.indexes.values())
 
-    def add(self, change: Change | None) -> None:
+    def _take(self, columns: pa.Table) -> None:
+        self.fragments.update(columns.column("name").to_pylist())
+        self.vectors.update(pc.drop_null(columns.column("vector")).to_pylist())
+
+    def add(self, step: Step) -> None:
         """Add what a version names that the one before it did not."""
+        change = step.said
+        if step.columns is not None:
+            self._take(step.columns)
         if change is not None:
             self.fragments.update(one.name for one in change.add)
             self.vectors.update(one.name for one in change.mask.values())
@@ -108,11 +115,11 @@ def survey(history: History, state: State, *, floor: int, explain: bool = False)
     if explain:
         found.was.take(start)
         for step in _steps(history, start.mark, end=floor + 1):
-            found.was.add(step.change)
+            found.was.add(step)
     at = start if floor == state.floor else _at(history, state, floor)
     found.needed.take(at)
     for step in _steps(history, at.mark, end=state.mark.position):
-        found.needed.add(step.change)
+        found.needed.add(step)
     for version in _states(history, sorted(one for one in state.kept if one < floor)):
         found.needed.take(version)
     return found
@@ -127,7 +134,7 @@ def _did_something(history: History, version: int) -> bool:
     data = history.log.published(version)
     if data is None:
         raise TruncatedError(f"version {version} was collected meanwhile", hint="look again", version=version)
-    change = to_step(history.log.read(data, version)).change
+    change = to_step(history.log.read(data, version)).said
     return change is not None and change.operation != "collect"
 
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from siltstone.errors import CorruptionError
+from siltstone.format.arrow import COMPRESSION, ENDIANNESS, UNREADABLE, content_field
 from siltstone.format.records import decode_json
 from siltstone.format.shard import WalHeader
 from siltstone.format.table import DEPTH_MAX
@@ -70,10 +71,7 @@ _MARK = 0xFFFFFFFF
 _END = _MESSAGE.pack(_MARK, 0)
 _ALIGNED = 8
 _READERS_MAX = 64  # of the schemas that entries were written under, for each that they are read under
-_ENDIANNESS, _COMPRESSION = 0, 3  # fields of a schema and of a record batch in the metadata of a message
-_CONTENT = 2  # what a message is about, among its fields
 _ID_MAX = 2**31 - 1
-_UNREADABLE = (pa.ArrowException, OSError, EOFError, ValueError, struct.error)
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -334,11 +332,11 @@ def _read_schema(message: bytes, *, name: str) -> pa.Schema:
         read = pa.ipc.read_message(message)
         if read.type != "schema":  # Arrow does not look
             raise _damaged(name, f"it has a {shown(read.type)} where a schema belongs")
-        place = _content_field(read.metadata, _ENDIANNESS)
+        place = content_field(read.metadata, ENDIANNESS)
         if place and struct.unpack_from("<h", read.metadata, place)[0]:
             raise _damaged(name, "its numbers have another byte order")
         return pa.ipc.read_schema(read)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _damaged(name, f"its schema can't be read: {shown(str(error))}") from error
 
 
@@ -350,31 +348,15 @@ def _read_batch(data: bytes, start: int, schema: pa.Schema, *, name: str) -> pa.
     source = pa.BufferReader(whole.slice(start))
     try:
         message = pa.ipc.read_message(source)
-        if message.type != "record batch" or _content_field(message.metadata, _COMPRESSION):
+        if message.type != "record batch" or content_field(message.metadata, COMPRESSION):
             raise _damaged(name, f"it has a {shown(message.type)} where a batch of plain rows belongs")
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _damaged(name, f"its rows can't be read: {shown(str(error))}") from error
     if data[len(data) - (whole.size - start - source.tell()) :] != _END:
         raise _damaged(name, "there is something behind its rows, or their end is cut off")
     return batch
-
-
-def _content_field(metadata: pa.Buffer, number: int) -> int:
-    """Where the metadata of a message, which is a FlatBuffer, has a field of what the message is about; 0: nowhere."""
-    root = struct.unpack_from("<I", metadata, 0)[0]
-    place = _table_field(metadata, root, _CONTENT)
-    content: int = place + struct.unpack_from("<I", metadata, place)[0]
-    return _table_field(metadata, content, number)
-
-
-def _table_field(metadata: pa.Buffer, table: int, number: int) -> int:
-    fields: int = table - struct.unpack_from("<i", metadata, table)[0]
-    length = struct.unpack_from("<H", metadata, fields)[0]
-    at = 2 * (number + 2)
-    offset: int = struct.unpack_from("<H", metadata, fields + at)[0] if at < length else 0
-    return table + offset if offset else 0
 
 
 def _damaged(name: str, what: str) -> CorruptionError:

@@ -23,17 +23,21 @@ from siltstone.errors import (
     NotFoundError,
     SiltstoneError,
 )
-from siltstone.format.table import Change, encode_body, encode_change
+from siltstone.format.table import Change, encode_change
+from siltstone.format.version import encode_version, requires
 from siltstone.log.marks import Entry
 from siltstone.table.conflict import Footprint, Verdict, verdict_of_all
 from siltstone.table.draft import Draft, is_empty
 from siltstone.table.history import repeats, to_step
+from siltstone.table.named import own_names
 from siltstone.table.once import ANYTIME, Once
 from siltstone.table.state import State, Step
 from siltstone.telemetry import events, metrics, seams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
 
     from siltstone.format.table import Operation
     from siltstone.table.history import History
@@ -54,6 +58,7 @@ class Committed(NamedTuple):
 
 class _Prepared(NamedTuple):
     change: Change
+    columns: pa.Table | None  # fragments that the change has besides
     raw: bytes
     footprint: Footprint
     oldest: int  # the lowest version that something it names was written on top of
@@ -103,9 +108,9 @@ def commit(
             # Files of a version that was looked at may be collected since.
             if (looked and not isinstance(error, MissingObjectError)) or _is_newest(history, state):
                 raise
-        if prepared is not None and is_empty(prepared.change) and (looked or _is_newest(history, state)):
+        if prepared is not None and _is_empty(prepared) and (looked or _is_newest(history, state)):
             return Committed(state, state.version, None)
-        if prepared is not None and not is_empty(prepared.change):
+        if prepared is not None and not _is_empty(prepared):
             began = tools.env.clock.monotonic()
             step, landed = _attempt(history, state, prepared, op=op, time_ms=tools.env.clock.wall_ms())
             if landed is None:
@@ -185,12 +190,16 @@ def _prepare(tools: Tools, state: State, works: Sequence[Work], *, base: int, on
     draft = Draft(tools, state)
     for work in works:
         work.run(draft)
-    change, footprint = draft.finish(_operation(works), base=base, once=once, message=message)
+    change, columns, footprint = draft.finish(_operation(works), base=base, once=once, message=message)
     try:
-        state.apply(change, version=state.mark.position)
+        state.apply(change, version=state.mark.position, columns=columns)
     except CorruptionError as error:  # better no version than one that nobody can read
         raise InternalError(f"the change does not fit the version it was made for: {error.message}") from error
-    return _Prepared(change, encode_change(change), footprint, _oldest(change, base))
+    return _Prepared(change, columns, encode_change(change), footprint, _oldest(change, columns, base))
+
+
+def _is_empty(prepared: _Prepared) -> bool:
+    return prepared.columns is None and is_empty(prepared.change)
 
 
 def _operation(works: Sequence[Work]) -> Operation:
@@ -199,11 +208,13 @@ def _operation(works: Sequence[Work]) -> Operation:
     return kinds.pop() if len(kinds) == 1 else "transaction"
 
 
-def _oldest(change: Change, base: int) -> int:
+def _oldest(change: Change, columns: pa.Table | None, base: int) -> int:
     """The lowest base in the names of what a change brings, or its own. What a restore brings back is kept."""
     if change.revives:
         return base
-    names = (*(one.name for one in change.add), *(one.name for one in change.mask.values()))
+    names = [*(one.name for one in change.add), *(one.name for one in change.mask.values())]
+    if columns is not None:
+        names += own_names(columns)
     found = (paths.parse_name(name) for name in names)  # those of other tables are none
     return min((base, *(one[0] for one in found if one is not None)))
 
@@ -214,18 +225,20 @@ def _attempt(
     """My step and None where it was committed, else my step and the one that holds the place."""
     _check_room(history, state, prepared.oldest)
     prev, before = repeats(state)
-    body = encode_body(prepared.raw, prev=prev, before=before)
+    body = encode_version(prepared.raw, prev=prev, before=before, columns=prepared.columns)
     mine = Step(
         position=state.mark.position,
         op=op,
         time_ms=time_ms,
         digest="",
         epoch=state.mark.epoch,
-        change=prepared.change,
+        said=prepared.change,
         raw=prepared.raw,
+        columns=prepared.columns,
     )
     try:
-        end = history.log.append(body, after=state.mark, op=op, time_ms=time_ms)
+        needs = requires(prepared.columns)
+        end = history.log.append(body, after=state.mark, op=op, time_ms=time_ms, requires=needs)
     except ConflictError as error:
         if not isinstance(error.winner, Entry):
             raise

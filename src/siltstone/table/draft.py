@@ -11,10 +11,11 @@ What must hold:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from siltstone.errors import CorruptionError, InternalError, InvalidInputError
 from siltstone.format.table import Change, Counts, Vector
+from siltstone.format.version import as_held
 from siltstone.table.conflict import Footprint
 from siltstone.table.evolve import outgrown
 from siltstone.table.once import ANYTIME, Once
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import numpy as np
+    import pyarrow as pa
 
     from siltstone.format.rollup import Live
     from siltstone.format.table import (
@@ -46,6 +48,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Finished(NamedTuple):
+    """A change, with the fragments that it has as columns, and what it depends on."""
+
+    change: Change
+    columns: pa.Table | None
+    footprint: Footprint
+
+
 class Draft:
     """Collects what the operations of one transaction change."""
 
@@ -63,6 +73,7 @@ class Draft:
         self._once: tuple[str, ...] = ()
         self._batches: dict[str, int] = {}
         self._dropped = False
+        self._seeded = False
 
     @property
     def schema(self) -> Schema:
@@ -74,6 +85,12 @@ class Draft:
     def add(self, fragments: Iterable[Fragment]) -> None:
         """Add fragments, which are written already."""
         self._apply(Change(operation="append", add=tuple(fragments)))
+
+    def seed(self, columns: pa.Table) -> None:
+        """Add fragments that are columns, with their vectors; the change has all that it adds as columns then."""
+        self._seeded = True
+        fragments = self.state.fragments.with_columns(columns, name="the draft")
+        self.state = replace(self.state, fragments=fragments)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove whole fragments."""
@@ -228,14 +245,13 @@ class Draft:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def finish(
-        self, operation: Operation, *, base: int, once: Once = ANYTIME, message: str = ""
-    ) -> tuple[Change, Footprint]:
+    def finish(self, operation: Operation, *, base: int, once: Once = ANYTIME, message: str = "") -> Finished:
         """The change to commit, and what it depends on. Writes the deletion vectors."""
         if self._dropped:
-            return Change(operation=operation, dropped=True, message=message), self.footprint
+            return Finished(Change(operation=operation, dropped=True, message=message), None, self.footprint)
         new, old = self.state.fragments, self.begun.fragments
-        added = [live.fragment for live in new.since(old)]
+        columns = new.columns_since(old) if self._seeded else None
+        added = [] if columns is not None else [live.fragment for live in new.since(old)]
         removed = [live.fragment.name for live in old.since(new)]
         fresh = {name: mask for name, mask in self._masks.items() if isinstance(mask, Deleted)}
         mask = write_vectors(self.tools.store, fresh, base=base, env=self.tools.env) if fresh else {}
@@ -264,8 +280,8 @@ class Draft:
             counts=self.counts,
             message=message,
         )
-        touches = frozenset(removed) | frozenset(self._masks)
-        return change, replace(self.footprint, touches=touches)
+        footprint = replace(self.footprint, touches=frozenset(removed) | frozenset(self._masks))
+        return Finished(*as_held(change, columns), footprint)
 
     def _apply(self, change: Change) -> None:
         self.state = self.state.apply(change, version=self.begun.version + 1)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -159,8 +160,15 @@ class Fragments(_Bounded):
 
     # -- changing ----------------------------------------------------------------------------------
 
-    def apply(self, change: Change, *, name: str) -> Fragments:
+    def apply(self, change: Change, *, name: str, columns: pa.Table | None = None) -> Fragments:
         """The fragments after a change; ``name`` is what errors call the change's object."""
+        if columns is None:
+            return self._apply(change, name=name)
+        before = self._apply(msgspec.structs.replace(change, mask={}, unmask=()), name=name)
+        masks = msgspec.structs.replace(change, remove=(), add=())
+        return before.with_columns(columns, name=name).apply(masks, name=name)
+
+    def _apply(self, change: Change, *, name: str) -> Fragments:
         gone, masked, extra = set(self.gone), dict(self.masked), dict(self.extra)
         for removed in change.remove:
             if extra.pop(removed, None) is None:
@@ -202,6 +210,17 @@ class Fragments(_Bounded):
             return extra[name].fragment.rows
         return int(self.base.table.column("rows")[self.base.index[name]].as_py())
 
+    def with_columns(self, columns: pa.Table, *, name: str) -> Fragments:
+        """With fragments that a change has as columns, none of which is there twice."""
+        if len(self) and pc.any(pc.is_in(columns.column("name"), value_set=self._names())).as_py():
+            raise CorruptionError(f"{name} adds a fragment that is there", object=name)
+        if pc.any(pc.greater_equal(columns.column("vector_rows"), columns.column("rows"))).as_py():
+            raise CorruptionError(f"{name} masks as many rows of a fragment as it has, or more", object=name)
+        return self.join(columns)
+
+    def _names(self) -> pa.Array:
+        return self.folded().base.table.column("name").combine_chunks()
+
     def join(self, columns: pa.Table) -> Fragments:
         """With the fragments of a rollup added."""
         folded = self.folded()
@@ -225,15 +244,20 @@ class Fragments(_Bounded):
             parts.append(to_columns(lives))
         return Fragments(Columns(join_columns(parts) if parts else FRAGMENT_COLUMNS.empty_table()))
 
+    def columns_since(self, old: Fragments) -> pa.Table:
+        """The same as ``since``, as columns."""
+        table = self.folded().base.table
+        if not len(old):
+            return table
+        return table.filter(pc.invert(pc.is_in(table.column("name"), value_set=old._names())))
+
     def since(self, old: Fragments) -> list[Live]:
         """The fragments that ``old`` lacks."""
         if self.base is old.base:
             back = old.gone - self.gone
             news = [live for name, live in self.extra.items() if name not in old.extra]
             return [*self.base.at(sorted(back)), *news] if back else news
-        names = self.folded().base.table.column("name")
-        known = pc.is_in(names, value_set=old.folded().base.table.column("name").combine_chunks())
-        return from_columns(self.folded().base.table.filter(pc.invert(known)))
+        return from_columns(self.columns_since(old))
 
     # -- choosing ----------------------------------------------------------------------------------
 

@@ -26,13 +26,14 @@ from siltstone.errors import (
     TruncatedError,
 )
 from siltstone.format.rollup import ROLLUP_BYTES_MAX, Rollup, decode_rollup
-from siltstone.format.table import BLOCK, Repeated, decode_body, decode_change
+from siltstone.format.table import BLOCK, Repeated, decode_change
+from siltstone.format.version import decode_version
 from siltstone.table.state import State, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from siltstone.format.table import Body
+    from siltstone.format.version import Held
     from siltstone.log import Entry, Log, Mark
 
 ROLLUP_EVERY = 32
@@ -115,7 +116,8 @@ class History:
         """The entries behind ``since`` as a table sees them, each once, chain checked."""
         mark = since
         for entry in self.log.sparse(since, block=BLOCK, until=until, past=past):
-            before = _before(entry, mark)
+            held = _held_by(entry)
+            before = _before(entry, held, mark)
             for missed in self._whole(mark, entry.position - len(before)):
                 step = to_step(missed)
                 yield step
@@ -124,7 +126,7 @@ class History:
                 yield step
                 mark = step.end
             self.log.check_follows(entry, mark)
-            yield to_step(entry)
+            yield _step_of(entry, held)
             mark = entry.end
 
     def _whole(self, mark: Mark, stop: int) -> Iterator[Entry]:
@@ -236,16 +238,20 @@ def _again(look: Callable[[], State]) -> State:
 
 def to_step(entry: Entry) -> Step:
     """An entry as a table sees it."""
-    body = _body_of(entry)
-    raw = bytes(body.change) if body else b""
+    return _step_of(entry, _held_by(entry))
+
+
+def _step_of(entry: Entry, held: Held | None) -> Step:
+    raw = bytes(held.body.change) if held else b""
     return Step(
         position=entry.position,
         op=entry.op,
         time_ms=entry.time_ms,
         digest=entry.digest,
         epoch=entry.epoch,
-        change=decode_change(raw, name=f"version {entry.position}") if raw else None,
+        said=decode_change(raw, name=f"version {entry.position}") if raw else None,
         raw=raw,
+        columns=held.columns if held else None,
     )
 
 
@@ -253,6 +259,8 @@ def repeats(state: State) -> tuple[str, tuple[Repeated, ...]]:
     """What the next entry repeats: the digest before its block, and the block so far."""
     count = state.mark.position % BLOCK
     steps = state.recent[-count:] if count else ()
+    if any(step.columns is not None for step in steps):  # which are long
+        return "", ()
     return (state.block.digest, tuple(map(_repeat, steps))) if steps and len(steps) == count else ("", ())
 
 
@@ -261,21 +269,20 @@ def _repeat(step: Step) -> Repeated:
     return Repeated(op=step.op, digest=step.digest, time_ms=step.time_ms, change=change)
 
 
-def _body_of(entry: Entry) -> Body | None:
-    """The body of an entry that holds a change; None for aborts and the like."""
+def _held_by(entry: Entry) -> Held | None:
+    """What an entry holds that has a change; None for aborts and the like."""
     if entry.kind != "data" or entry.dead:
         return None
-    return decode_body(entry.body, name=f"version {entry.position}")
+    return decode_version(entry.body, name=f"version {entry.position}")
 
 
-def _before(entry: Entry, mark: Mark) -> tuple[Repeated, ...]:
+def _before(entry: Entry, held: Held | None, mark: Mark) -> tuple[Repeated, ...]:
     """What an entry repeats of those from ``mark`` on; nothing where it was written for another place."""
-    body = _body_of(entry)
-    before = body.before if body else ()
+    before = held.body.before if held else ()
     skip = mark.position - (entry.position - len(before))
-    if body is None or not 0 <= skip < len(before):
+    if held is None or not 0 <= skip < len(before):
         return ()
-    known = body.prev if skip == 0 else before[skip - 1].digest
+    known = held.body.prev if skip == 0 else before[skip - 1].digest
     # The entries themselves are the authority: where the two differ, they are read instead.
     return before[skip:] if known == mark.digest and before[-1].digest == entry.prev else ()
 
@@ -291,6 +298,6 @@ def _repeated(entry: Entry, before: tuple[Repeated, ...]) -> Iterator[Step]:
             time_ms=one.time_ms,
             digest=one.digest,
             epoch=entry.epoch,
-            change=decode_change(raw, name=name) if raw != b"null" else None,
+            said=decode_change(raw, name=name) if raw != b"null" else None,
             raw=raw if raw != b"null" else b"",
         )

@@ -43,7 +43,7 @@ class Once:
         if version is None or not self.id or operation not in _ARTICLES:
             return version
         step = next((one for one in reversed(state.recent) if one.position == version), None)
-        found = step.change.operation if step is not None and step.change is not None else operation
+        found = step.said.operation if step is not None and step.said is not None else operation
         # Those of several kinds, and what a clone took over, are told by other names.
         if found == operation or found not in _ARTICLES:
             return version

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from siltstone.errors import CorruptionError
 from siltstone.format.rollup import VERSION_COLUMNS, Rollup, Summary, encode_rollup, from_columns
 from siltstone.format.table import BLOCK, SHARD_NAME, Change, Schema
+from siltstone.format.version import spelled_out
 from siltstone.log.marks import Mark
 from siltstone.table.fragments import Fragments
 from siltstone.table.schema import check_schema
@@ -39,15 +41,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Step:
-    """One entry of the log as a table sees it. ``change`` is None where the entry holds none."""
+    """One entry of the log as a table sees it. ``said`` is None where the entry holds no change.
+
+    Fragments that the entry has as columns are in ``columns`` alone; ``change`` names them too.
+    """
 
     position: int
     op: str
     time_ms: int
     digest: str
     epoch: int
-    change: Change | None
-    raw: bytes  # the change's JSON
+    said: Change | None
+    raw: bytes  # the JSON of what was said
+    columns: pa.Table | None = None
+
+    @cached_property
+    def change(self) -> Change | None:
+        """All of the change as one record, which takes a while where there are many fragments."""
+        return None if self.said is None else spelled_out(self.said, self.columns)
 
     @property
     def end(self) -> Mark:
@@ -112,11 +123,11 @@ class State:
         """The state after an entry of the log."""
         if step.position != self.mark.position:
             raise CorruptionError(f"entry {step.position} was read where entry {self.mark.position} was expected")
-        after = self if step.change is None else self.apply(step.change, version=step.position)
+        after = self if step.said is None else self.apply(step.said, version=step.position, columns=step.columns)
         return after.recorded(step)
 
-    def apply(self, change: Change, *, version: int) -> State:
-        """The state after a change; the mark stays."""
+    def apply(self, change: Change, *, version: int, columns: pa.Table | None = None) -> State:
+        """The state after a change, with the fragments that it has as columns; the mark stays."""
         name = f"version {version}"
         if change.schema is not None:
             check_schema(change.schema, name=name)
@@ -128,7 +139,7 @@ class State:
         return replace(
             self,
             schema=schema,
-            fragments=self.fragments.apply(change, name=name),
+            fragments=self.fragments.apply(change, name=name, columns=columns),
             tags=_updated(self.tags, change.tags),
             settings=_updated(self.settings, change.settings),
             once={**self.once, **dict.fromkeys(change.once, version)} if change.once else self.once,

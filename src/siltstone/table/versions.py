@@ -82,7 +82,7 @@ def counts_of(works: Sequence[Work], change: Change) -> Counts:
 def describe(step: Step, *, counts: Counts | None = None) -> Version:
     """A step as people see it."""
     time = moment(step.time_ms)
-    change = step.change
+    change = step.said
     if change is None:
         return Version(step.position, time, "none", op=step.op)
     counts = counts or change.counts
@@ -93,7 +93,7 @@ def describe(step: Step, *, counts: Counts | None = None) -> Version:
         inserted=counts.inserted,
         updated=counts.updated,
         deleted=counts.deleted,
-        fragments_added=len(change.add),
+        fragments_added=len(change.add) + (0 if step.columns is None else step.columns.num_rows),
         fragments_removed=len(change.remove),
         once=change.once,
         message=change.message,

@@ -187,6 +187,11 @@ RETAIN_MISTAKES = (
         (change("siltstone.retain.clone:end", "pin_origin(log, claim, origin, old, parent.others)", "pass"),),
     ),
     Mistake(
+        "an entry with columns is repeated without them",
+        "retain-clones",
+        (change("siltstone.table.commit:repeats", "if any(step.columns is not None for step in steps):", "if False:"),),
+    ),
+    Mistake(
         "a clone pins a version that was collected",
         "retain-clones",
         (change(f"{PINS}:Pin._made", "check_kept(draft.state, version)", "pass"),),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
 from siltstone.format.records import decode_entry
-from siltstone.format.table import decode_body, decode_change
+from siltstone.format.version import whole_change
 from siltstone.retain.checkpoint import CLONES
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class TableTruth:
         if header.kind != "data":
             self.versions.append(before)
             return None, before
-        change = decode_change(decode_body(body, name=key).change, name=key)
+        change = whole_change(body, name=key)
         after = self._dropped(before) if change.dropped else self._after(before, change)
         self.versions.append(after)
         return change, after

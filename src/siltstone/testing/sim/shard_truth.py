@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone import paths
 from siltstone.format.records import decode_entry
-from siltstone.format.table import decode_body as decode_version
-from siltstone.format.table import decode_change
+from siltstone.format.version import whole_change
 from siltstone.shard.rows import decode_body
 from siltstone.testing.sim.store import SimBucket
 
@@ -98,7 +97,7 @@ class Truth:
         before = self.versions[-1] if self.versions else Seen({})
         if header.kind != "data":
             return before._replace(labels=())
-        change = decode_change(decode_version(body, name=key).change, name=key)
+        change = whole_change(body, name=key)
         self._schema = change.schema or self._schema
         cursors = dict(before.cursors)
         for shard, cursor in change.shards.items():
