@@ -207,7 +207,7 @@ class Log(GuardedLog, Closing):
                 raise outcomes.taken(entry, op)
             after = entry.end  # a fenced writer's entry: dead, and only a step in the chain
 
-    def _header(self, after: Mark, epoch: int, op: str, kind: Kind, said: Said) -> Header:
+    def _header(self, after: Mark, epoch: int, op: str, kind: Kind, said: Said = NOTHING_SAID) -> Header:
         return Header(
             requires=said.requires,
             log=self.identity.log,
