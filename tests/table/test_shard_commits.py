@@ -182,10 +182,10 @@ def test_history__merges_and_splits__say_what_they_did():
     merged = describe(state.recent[-1])
     assert (merged.operation, merged.inserted, merged.fragments_added) == ("merge", 2, 2)
     assert merged.shards == ("a", "b")
-    assert describe(replace(state.recent[-1], change=split)).operation == "split"
-    document = version_document(describe(replace(state.recent[-1], change=split)))
+    assert describe(replace(state.recent[-1], said=split)).operation == "split"
+    document = version_document(describe(replace(state.recent[-1], said=split)))
     assert (document["operation"], document["shards"]) == ("split", ["a", "c"])
-    appended = describe(replace(state.recent[-1], change=Change(operation="append", counts=Counts(inserted=3))))
+    appended = describe(replace(state.recent[-1], said=Change(operation="append", counts=Counts(inserted=3))))
     assert (appended.inserted, appended.shards) == (3, ())
 
 

@@ -210,7 +210,7 @@ def test_join__a_rollup_that_does_not_fit__is_corruption():
 def test_set_shards__some_are_as_they_should_be__the_others_are_in_the_change():
     draft = draft_of(state_with({"a": cursor(5), "b": Cursor()}, sharding=Sharding(count=2)))
     draft.set_shards({"a": cursor(5), "b": cursor(3), "c": None}, Sharding(count=2))
-    change, footprint = draft.finish("merge", base=0)
+    change, _, footprint = draft.finish("merge", base=0)
     assert change.shards == {"b": cursor(3)}
     assert change.sharding is None
     assert footprint.shards == {"a", "b", "c"}, "also those that were found as they should be"
@@ -221,7 +221,7 @@ def test_set_shards__several_times__the_last_counts_and_those_between_are_forgot
     draft.set_shards({"a": cursor(6), "new": Cursor(), "gone": None})
     draft.set_shards({"a": cursor(9), "new": None}, Sharding(count=4))
     assert draft.state.shards == {"a": cursor(9)}
-    change, _ = draft.finish("split", base=0)
+    change, _, _ = draft.finish("split", base=0)
     assert change.shards == {"a": cursor(9), "gone": None}
     assert change.sharding == Sharding(count=4)
     assert draft.begun.apply(change, version=1).shards == draft.state.shards
@@ -246,7 +246,7 @@ def test_depends__shards__are_collected():
     draft.depends(shards=["a"])
     draft.depends(rows=True, shards={"b", "c"})
     draft.depends(columns=True)
-    change, footprint = draft.finish("upsert", base=0)
+    change, _, footprint = draft.finish("upsert", base=0)
     assert footprint.shards == {"a", "b", "c"}
     assert change.shards == {}
 
