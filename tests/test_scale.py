@@ -95,7 +95,7 @@ def test_page__a_thousand_fragments__take_the_bytes_that_it_says(server):
     sized = measure_size(server, 1_000)
     (told,) = [line for line in lines("fragments") if line[0] == "1,000"]
     assert told[5] == str(sized.open.total)
-    assert float(told[3].removesuffix(" kB")) == pytest.approx(sized.rollup_bytes / 1000, rel=0.02)
+    assert float(told[3].removesuffix(" kB")) == pytest.approx(sized.rollup_bytes / 1000, rel=0.05)
     assert limits_of(sized).fragments_in_rollup > 10**6
 
 

@@ -17,7 +17,7 @@ from siltstone.testing.sim.__main__ import main
 from siltstone.testing.sim.faults import KINDS
 
 TABLES = [one.name for one in scenarios.TABLES]
-SEEDS = 60 if shares.WHOLE else 20
+SEEDS = 60 if shares.WHOLE else 6
 EVERY_FAULT = {name for names in KINDS.values() for name in names}
 
 
