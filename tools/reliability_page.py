@@ -25,6 +25,18 @@ LYING_FILES = (
     "tests/index/test_build_lying_store.py",
 )
 REGISTRIES = "tests/commit/test_registries.py::Test"
+ON_LYING_STORES = (
+    "acknowledged on a lying store",
+    "alarms on a lying store",
+    "rows lost on a lying store, and told",
+    "honest seeds behind witnesses",
+)
+OF_COMMIT_STORES = (
+    "servers killed",
+    "acknowledged while commit stores were killed",
+    "rows of commit stores lost",
+    "acknowledged around lost rows",
+)
 
 
 def shown(amount: int) -> str:
@@ -158,13 +170,16 @@ def corrupt(figures: Figures) -> str:
     return table(("format", "changed", "cut"), lines) if lines else NOT_MEASURED
 
 
-def passed(*starts: str) -> Callable[[Figures], str]:
-    """Tests that passed, of some files."""
+def passed(*starts: str, counted: tuple[str, ...]) -> Callable[[Figures], str]:
+    """Tests that passed, of some files, and what else was counted in them."""
 
     def block(figures: Figures) -> str:
         found = figures.get("test/passed", {})
         lines = [(f"`{place}`", f"{one.amount}") for place, one in found.items() if place.startswith(starts)]
-        return table(("tests", "passed"), lines) if lines else NOT_MEASURED
+        sums = [(name, f"{total(figures, name):,}") for name in counted if name in figures]
+        if not lines:
+            return NOT_MEASURED
+        return "\n\n".join([table(("tests", "passed"), lines), *([table(("what", "figure"), sums)] if sums else [])])
 
     return block
 
@@ -193,8 +208,8 @@ BLOCKS: dict[str, Callable[[Figures], str]] = {
     "mistakes": mistakes,
     "calls": calls,
     "kills": kills,
-    "lying": passed(*LYING_FILES),
-    "commit stores": passed(REGISTRIES),
+    "lying": passed(*LYING_FILES, counted=ON_LYING_STORES),
+    "commit stores": passed(REGISTRIES, "tests/commit/test_restarts.py", counted=OF_COMMIT_STORES),
     "corrupt": corrupt,
     "bad input": bad,
     "load": load,

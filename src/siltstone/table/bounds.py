@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import codecs
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -88,6 +89,15 @@ def _first_characters(value: pa.Scalar) -> tuple[str, bool]:
     most = 4 * CHARACTERS_MAX
     text = codecs.getincrementaldecoder("utf-8")().decode(bytes(data[:most]), final=len(data) <= most)
     return text[:CHARACTERS_MAX], len(data) <= most and len(text) <= CHARACTERS_MAX
+
+
+def term(value: Any) -> Any:
+    """A value to compare many bounds with: of a text that ends in NUL, numpy would leave out these."""
+    if not isinstance(value, str):
+        return value
+    found = np.empty(1, dtype=object)
+    found[0] = value
+    return found
 
 
 def after_text(text: str) -> str | None:

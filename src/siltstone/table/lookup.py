@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from siltstone.errors import InvalidInputError
+from siltstone.table.bounds import term
 from siltstone.table.keys import as_integers, duplicates, key_array, match
 from siltstone.table.reading import chosen_schema
 from siltstone.table.rows import batches
@@ -241,7 +242,8 @@ def _holders(state: State, column: Field, value: int | str) -> list[Live]:
 
 def _around(bounds: ColumnBounds, value: Any) -> NDArray[np.bool_]:
     """Which fragments may hold a value, which is in the terms of bounds in the log."""
-    return np.asarray((bounds.low <= value) & (bounds.high >= value) | ~bounds.known, dtype=np.bool_)
+    wanted = term(value)
+    return np.asarray((bounds.low <= wanted) & (bounds.high >= wanted) | ~bounds.known, dtype=np.bool_)
 
 
 def _may_hold(bounds: ColumnBounds, values: pa.Array) -> NDArray[np.bool_]:
@@ -264,7 +266,7 @@ def _may_overlap(bounds: ColumnBounds, values: pa.Array) -> NDArray[np.bool_]:
     ends = _ordered(pa.array([extremes["min"].as_py(), extremes["max"].as_py()], values.type))
     if ends is None or bounds.low.dtype != object:
         return np.ones(len(bounds.known), np.bool_)
-    found = (bounds.low <= ends[1]) & (bounds.high >= ends[0])
+    found = (bounds.low <= term(ends[1])) & (bounds.high >= term(ends[0]))
     return np.asarray(found, dtype=np.bool_) | ~bounds.known
 
 

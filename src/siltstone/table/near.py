@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from siltstone.table.bounds import term
+
 if TYPE_CHECKING:
     from siltstone.format.rollup import Live
     from siltstone.format.table import Fragment
@@ -22,5 +24,6 @@ def near_fragments(state: State, fragment: Fragment) -> list[Live]:
             continue
         if isinstance(mine.low, str) != (theirs.low.dtype == object):
             continue  # the column was widened since
-        keep &= ((theirs.low <= mine.high) & (theirs.high >= mine.low)) | ~theirs.known
+        low, high = term(mine.low), term(mine.high)
+        keep &= ((theirs.low <= high) & (theirs.high >= low)) | ~theirs.known
     return fragments.select(keep)

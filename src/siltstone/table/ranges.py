@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from siltstone.table.bounds import after_text
+from siltstone.table.bounds import after_text, term
 from siltstone.table.fragments import ColumnBounds
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def compare(column: str, operator: str, value: Any) -> Test:
             return has_value(column)
         operator = _LOOSE.get(operator, operator)
     passes = _COMPARE[operator]
-    return _between(column, type(value), lambda low, high: passes(low, high, value))
+    wanted = term(value)
+    return _between(column, type(value), lambda low, high: passes(low, high, wanted))
 
 
 def among(column: str, values: Sequence[Any]) -> Test:
@@ -145,7 +146,8 @@ def begins(column: str, start: str) -> Test:
     after = after_text(start)
     if after is None:
         return compare(column, ">=", start)
-    return _between(column, str, lambda low, high: (low < after) & (high >= start))
+    first, last = term(start), term(after)
+    return _between(column, str, lambda low, high: (low < last) & (high >= first))
 
 
 def _between(column: str, kind: type, passes: Callable[[np.ndarray, np.ndarray], Any]) -> Test:
