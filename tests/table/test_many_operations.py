@@ -17,7 +17,7 @@ import figures
 from replay import check
 from siltstone.api import create_table
 
-SECONDS = float(os.environ.get("SILTSTONE_TEST_SECONDS", "20"))
+SECONDS = float(os.environ.get("SILTSTONE_TEST_SECONDS", "60"))
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("score", pa.int64()), ("note", pa.string())])
 ROLES = {  # with the longest rest between two operations, in seconds
     "appending": 0.1,
