@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import siltstone as ss
+from children import fork, say
 from siltstone.env import Env
 from siltstone.errors import CommitUnknownError, ConflictError, UnavailableError
 
@@ -90,22 +91,8 @@ class Writer:
         return True
 
 
-def start(job: dict, number: int) -> int:
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        Writer(job, number).live()
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def say(**facts) -> None:
-    os.write(sys.stdout.fileno(), json.dumps(facts).encode() + b"\n")
+def live(job: dict, number: int) -> None:
+    Writer(job, number).live()
 
 
 def main() -> None:
@@ -113,7 +100,7 @@ def main() -> None:
     while line := sys.stdin.readline():
         asked = json.loads(line)
         if "start" in asked:
-            say(child=start(job, asked["start"]))
+            say(child=fork(live, job, asked["start"]))
         elif "wait" in asked:
             say(ended=os.waitpid(asked["wait"], 0)[1])
         else:

@@ -28,6 +28,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import siltstone as ss
+from children import fork, say
 from siltstone.env import Env
 from siltstone.errors import CorruptionError, FencedError, SiltstoneError, UnsafeStoreError
 from siltstone.log import Mark
@@ -177,24 +178,6 @@ def write(job: dict) -> None:
     end.all_there()
     end.go()
     say(done=[os.waitpid(child, 0)[1] for child in children])
-
-
-def fork(call, *arguments) -> int:
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        call(*arguments)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def say(**facts) -> None:
-    os.write(sys.stdout.fileno(), json.dumps(facts).encode() + b"\n")
 
 
 def create(job: dict) -> list:

@@ -34,7 +34,8 @@ def set_aside(log: LogReader, below: Mark) -> list[Entry]:
     _forget(log, folded)
     lost = [entry for entry in others.values() if _matters(entry, below, folded)]
     if lost:
-        lost = [entry for entry in lost if entry.kind == "fence" or entry.op not in _ops_behind(log, below)]
+        behind = _ops_behind(log, below)
+        lost = [entry for entry in lost if entry.kind == "fence" or entry.op not in behind]
     return [entry for entry in lost if _kept(log, entry)]
 
 
