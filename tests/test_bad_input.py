@@ -180,3 +180,15 @@ def test_call__after_close__is_refused(store, log):
         ):
             with pytest.raises(ClosedError):
                 call()
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [("{}/a\x01b", "look for a line end or a tab in it"), ("{}/" + "a" * 300, "choose a shorter path")],
+    ids=["control", "long"],
+)
+def test_open_log__path_that_no_disk_takes__says_what_to_do(tmp_path, path, hint):
+    with pytest.raises(InvalidInputError) as caught:
+        open_log(path.format(tmp_path), create=True)
+    assert caught.value.hint == hint
+    assert list(tmp_path.iterdir()) == []

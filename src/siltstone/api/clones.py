@@ -96,7 +96,8 @@ class Cloned(Operations):
         ``drop``. In the bucket of this table it is opened with the same ``storage_options`` where none are given.
 
         A call that was cut off leaves a URI that can't be opened: the same call, by anyone, ends it, or ``drop`` does
-        away with it. Where that clone is there already and was not written to, it is opened.
+        away with it. Where that clone is there already and was not written to, it is opened as it was made: without
+        ``at``, what was written here since is not in it.
 
         Raises:
             AlreadyExistsError: another table is there, or another clone was begun there.

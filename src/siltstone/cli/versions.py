@@ -176,14 +176,18 @@ def run_compact(arguments: argparse.Namespace, output: Output) -> int:
     if done.versions:
         output.line(
             f"version {done.version}: {done.rows:,} rows written anew, "
-            f"{done.fragments_before} fragments became {done.fragments_after}, "
+            f"{_fragments(done.fragments_before)} became {done.fragments_after}, "
             f"{size_text(done.bytes_before)} became {size_text(done.bytes_after)}"
         )
     else:
-        output.line(f"nothing to do: {done.fragments_after} fragments, version {done.version}")
+        output.line(f"nothing to do: {_fragments(done.fragments_after)}, version {done.version}")
     for one in late:
         output.line(
             f"index {clean(one.name)}: {one.unindexed_rows:,} rows are searched by reading their texts; "
             f"`siltstone index optimize` takes them in"
         )
     return DONE
+
+
+def _fragments(count: int) -> str:
+    return "1 fragment" if count == 1 else f"{count:,} fragments"

@@ -91,13 +91,14 @@ def _stood_on(anchor: int) -> frozenset[int]:
 
 
 def old_entries(log: Log, state: State) -> Iterator[Doomed]:
-    """What the log would lose."""
-    oldest = state.oldest
+    """What the log would lose, now or when the floor is as old as writers may take it for the newest one."""
+    oldest, trust_s = state.oldest, log.identity.trust_ms / 1000
+    later = f" for {2 * trust_s:g} s" if trust_s else ""
     for folder, parse in _PARSERS:
         for info in log.store.list(f"{log.root}{folder}"):
             found = parse(log.root, info.key)
             if found is not None and found[0] >= oldest:
                 break
             if found is not None:
-                why = f"it belongs to version {found[0]}, and {oldest} is the oldest version that is kept"
+                why = f"it belongs to version {found[0]}, and goes when {oldest} was the oldest that is kept{later}"
                 yield Doomed(info.key, ENTRY, why, info.size)

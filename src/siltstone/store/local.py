@@ -337,5 +337,6 @@ def _translate(error: OSError, verb: str, key: str, uri: str) -> SiltstoneError:
     if code in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return StoreFullError(f"{verb} {uri}/{key}: {reason}", hint="free some space; nothing was written", **facts)
     if code in {errno.ENAMETOOLONG, errno.EINVAL, errno.EEXIST}:
-        return InvalidInputError(f"{verb} {uri}/{key}: {reason}", **facts)
+        hint = "choose a shorter path" if code == errno.ENAMETOOLONG else "use a directory where files can be made"
+        return InvalidInputError(f"{verb} {uri}/{key}: {reason}", hint=hint, **facts)
     return UnavailableError(f"{verb} {uri}/{key}: {reason}", **facts)

@@ -71,14 +71,16 @@ def parse_uri(uri: object) -> StoreUri:
             "a store URI must not be empty", hint="give a directory or a URI such as s3://bucket/path"
         )
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in text):
-        raise InvalidInputError(f"the store URI {_shown(text)!a} holds a control character")
+        raise InvalidInputError(
+            f"the store URI {_shown(text)!a} holds a control character", hint="look for a line end or a tab in it"
+        )
     if "://" not in text:
         return StoreUri("file", "", os.path.abspath(text))  # noqa: PTH100 - realpath is LocalStore's part
     try:
         parts = urlsplit(text)
         secret = parts.username is not None or parts.password is not None
     except ValueError as error:
-        raise InvalidInputError(f"the store URI can't be parsed: {error}") from None
+        raise InvalidInputError(f"the store URI can't be parsed: {error}", hint="such as s3://bucket/path") from None
     if secret and not parts.scheme.startswith("abfs"):
         raise InvalidInputError(
             "the store URI holds a user or password", hint="pass credentials in storage_options or the environment"
@@ -162,7 +164,8 @@ def resolve_options(options: Mapping[str, str] | None, known: frozenset[str]) ->
             variable = text.removeprefix(ENV_REFERENCE)
             if variable not in os.environ:
                 raise InvalidInputError(
-                    f"storage option {name} refers to the environment variable {variable}, which is not set"
+                    f"storage option {name} refers to the environment variable {variable}, which is not set",
+                    hint=f"set {variable}, or give the value itself",
                 )
             text = os.environ[variable]
         resolved[name.lower()] = text

@@ -140,7 +140,7 @@ class FragmentBytes:
         except NotFoundError as error:
             raise MissingObjectError(
                 f"the fragment {self.key} is gone from {self.store.uri}",
-                hint="restore it from a copy, or go back to a version that does not need it",
+                hint="open the table again, if it was dropped or this version collected; or restore it from a copy",
                 object=self.key,
             ) from error
         except UnavailableError as error:

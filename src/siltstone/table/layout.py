@@ -90,7 +90,11 @@ class Layout:
         for field in self.schema:
             place = table.schema.get_field_index(field.name)
             if place < 0:
-                raise InvalidInputError(f"the rows have no column {shown(field.name)}", column=field.name)
+                raise InvalidInputError(
+                    f"the rows have no column {shown(field.name)}",
+                    hint="give it, with nulls at least",
+                    column=field.name,
+                )
             column = table.column(place)
             if column.type != field.type:
                 raise InvalidInputError(

@@ -303,7 +303,7 @@ def _check_field(
     ``width`` is how often each row has it at least, ``absent`` whether a struct around it may be null.
     """
     if depth > DEPTH_MAX:
-        raise LimitExceededError(f"column {shown(path)} is nested deeper than {DEPTH_MAX} levels")
+        raise LimitExceededError(f"column {shown(path)} is nested deeper than {DEPTH_MAX} levels", hint="flatten it")
     used.append(field.id)
     _check_parts(field, path=path)
     width *= list_size(field.type) or 1
@@ -361,14 +361,15 @@ def _check_parts(field: Field, *, path: str) -> None:
 
 def _check_key(schema: Schema) -> None:
     if len(set(schema.key)) != len(schema.key):
-        raise InvalidInputError("the key names a column twice")
+        raise InvalidInputError("the key names a column twice", hint="name each column of it once")
     by_id = {field.id: field for field in schema.fields}
     for one in schema.key:
         if one not in by_id:
             raise InvalidInputError(f"the key names the field {one}, which is no column")
         field = by_id[one]
         if field.nullable:
-            raise InvalidInputError(f"the key column {shown(field.name)} is nullable", column=field.name)
+            hint = "declare it with nullable=False"
+            raise InvalidInputError(f"the key column {shown(field.name)} is nullable", hint=hint, column=field.name)
         kind = None if field.children else plain_type(field.type)
         if kind is None or not can_be_key(kind):
             raise UnsupportedTypeError(
