@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import crowd
+import figures
 
 WORKER = Path(__file__).parent / "faults" / "liar_worker.py"
 OWN = 1_000_000  # as the worker has it
@@ -90,6 +91,7 @@ class LyingCrowd:
         between()
         statuses = self._parent.ask("go")["done"]
         assert set(statuses) <= {0, signal.SIGKILL}, "a writer failed; what it said of that is above"
+        figures.record("kills", statuses.count(signal.SIGKILL))
         told = Told(killed={number for number, status in enumerate(statuses) if status})
         for number in range(self._job["writers"]):
             for line in (self._told / str(number)).read_bytes().splitlines():

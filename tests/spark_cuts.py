@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import figures
 import siltstone as ss
 import spark_ingests
 import spark_texts
@@ -49,6 +50,7 @@ def cut_off(root: Path, points: list[str], *, master: str, config: dict[str, str
     driver.kill()
     told = answers(driver.communicate()[0])
     assert driver.returncode == -signal.SIGKILL
+    figures.record("kills")
     wait_for_end([told[0]["jvm"]])
     return told
 

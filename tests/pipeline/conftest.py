@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+import figures
 import siltstone
 from siltstone.pipeline import load_pipeline, run_pipeline
 from sources import ROOT
@@ -66,6 +68,7 @@ class Yard(NamedTuple):
                     except subprocess.TimeoutExpired:
                         runner.kill()
                 time.sleep(poll)
+            figures.record("kills", runner.returncode == -signal.SIGKILL)
             return Killed(runner.returncode, jvms)
 
 

@@ -12,46 +12,23 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import sys
 import threading
 import traceback
 
 import pyarrow as pa
 
+from deadly import Deadly
 from siltstone.api import open_table
 from siltstone.shard.config import ShardWriterConfig
 from siltstone.store.connect import open_store
 from siltstone.table.tools import make_tools
-from siltstone.testing.stores import _CallByCall
 
 pa.array([0])  # loads what pyarrow loads at first use, so that no child has to; starts no thread
 LIFE = 1_000_000  # ids of one life
 PUTS_MAX = 20_000  # nobody lives so long
 WAITS_EVERY = 10
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
-
-
-class Deadly(_CallByCall):
-    """Ends the process at its n-th call."""
-
-    def __init__(self, inner, kill_at, *, after):
-        super().__init__(inner)
-        self._left = kill_at
-        self._after = after
-        self._lock = threading.Lock()
-
-    def _around(self, verb, key, effect, special=None):
-        with self._lock:
-            self._left -= 1
-            mine = self._left == 0
-        if mine and not self._after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            return effect()
-        finally:
-            if mine:
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Victim:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import figures
 import siltstone as ss
 from siltstone.testing.s3server import Faults
 from spark_cluster import SPECULATION
@@ -44,6 +45,7 @@ def test_write__workers_executors_and_commits_die__rows_are_there_once(standalon
     for one in found:
         first, again = one["failures"]
         assert one["met"], one
+        figures.record("kills", one["fault"].startswith(("worker@", "executor@")))
         assert bool(first) == (FAULTS[one["fault"]] == "failed"), one
         assert again == "", one
         assert ids(one["uri"]) == list(range(ROWS)), one["fault"]

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+import figures
 import siltstone as ss
 from siltstone.errors import (
     ConflictError,
@@ -267,6 +268,7 @@ def test_ingest__workers_and_executors_die_and_stall__rows_are_there_once(standa
     assert [one["fault"] for one in found] == FAULTS
     for number, one in enumerate(found):
         assert (one["met"], one["failures"], one["seen"]) == (True, ["", ""], MANY), one
+        figures.record("kills", one["fault"].startswith(("worker@", "executor@")))
         ids = ss.open(f"{tmp_path}/table{number}").scan(["id"]).to_arrow().column("id").to_pylist()
         assert sorted(ids) == list(range(MANY)), one["fault"]
 

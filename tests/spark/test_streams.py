@@ -10,6 +10,7 @@ import time
 import pyarrow as pa
 import pytest
 
+import figures
 import siltstone as ss
 from spark_faults import FaultySource
 from spark_streams import ROWS, finish, stream_of, write_files
@@ -61,6 +62,7 @@ def test_write_stream__a_process_dies__the_batch_is_replayed_and_counts_once(spa
     except Exception:
         query_failed = True
     assert (tmp_path / "met").exists()
+    figures.record("kills")
     assert query_failed
     finish(into(stream_of(spark, tmp_path / "in"), tmp_path / "table", tmp_path, **facts))
     assert ids(table) == list(range(3 * ROWS))

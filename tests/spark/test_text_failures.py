@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 
+import figures
 import siltstone as ss
 from spark_cluster import SPECULATION
 from spark_cuts import TEXT
@@ -32,6 +33,7 @@ def test_build__workers_and_executors_die_and_tasks_are_overtaken__files_are_byt
     assert [one["fault"] for one in found] == FAULTS
     for uri, one in zip(uris, found, strict=True):
         assert one["met"], one
+        figures.record("kills", one["fault"].startswith(("worker@", "executor@")))
         assert (one["build"], one["rows"], one["items"]) == (build.name, FRAGMENTS * EACH, build.items), one
         assert finals(uri, build.name) == wanted, one["fault"]
         assert hits(ss.open(uri)) == before
