@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from siltstone.errors import InternalError, InvalidInputError, LimitExceededError, SiltstoneError
+from siltstone.table.decimals import as_written, check_folded, decimal_names
 from siltstone.table.schema import near_names
 from siltstone.table.sqltext import check_text, nested
 from siltstone.table.types import shown
@@ -183,13 +184,14 @@ def parse(text: str, schema: pa.Schema, *, what: str, moment: int | None = None)
     The clock gives ``moment``, in nanoseconds since 1970. Without one, what it gives means nothing.
     """
     check_text(text, what=what)
+    exact = as_written(text, decimal_names([schema]))
     with words(what, text, schema.names):
         frame = _empty(schema)
-        expr = frame.parse_sql_expr(text)
+        expr = frame.parse_sql_expr(exact)
         functions = _check_parts(expr, what=what, text=text)
         if moment is not None and not functions.isdisjoint(_CLOCK):
             frame = _empty_at(moment, schema)
-            expr = frame.parse_sql_expr(text)
+            expr = frame.parse_sql_expr(exact)
         selected = frame.select(expr.alias("value"))
         kind = selected.schema().field(0).type
         folded = selected.optimized_logical_plan().to_variant()
@@ -197,6 +199,7 @@ def parse(text: str, schema: pa.Schema, *, what: str, moment: int | None = None)
             expr = datafusion().Expr(folded.projections()[0])
         while expr.variant_name() == "Alias":
             expr = expr.rex_call_operands()[0]
+        check_folded(expr.canonical_name(), exact, what=what)
         # What can be parsed and not be run fails here, not at the first row.
         evaluate([expr], [_no_rows(schema)])
     return Parsed(expr, kind, columns_of(expr), functions & _changing() if functions else frozenset())

@@ -54,7 +54,7 @@ def can_read(tools: Tools, predicate: Predicate | None) -> bool:
     """Whether files of a table's store are read here, and tested by a filter where there is one."""
     if _directory(tools.store) is None or engine.is_forked():
         return False
-    return predicate is None or bool(predicate.columns and _is_safe(predicate.expr))
+    return predicate is None or bool(predicate.columns and not predicate.lists_floats and _is_safe(predicate.expr))
 
 
 def read_matching(

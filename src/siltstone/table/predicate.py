@@ -22,7 +22,7 @@ import pyarrow.types as kinds
 from siltstone.errors import InternalError, InvalidInputError
 from siltstone.table import engine
 from siltstone.table.schema import near_names
-from siltstone.table.types import is_bytes, is_text, shown, shown_type
+from siltstone.table.types import is_bytes, is_nested, is_text, shown, shown_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,7 @@ class Predicate:
     columns: frozenset[str]
     schema: pa.Schema
     expr: Expr  # with its constants folded
+    lists_floats: bool  # DataFusion looks values up in a list by their bits, and there are two zeros
 
     def mask(self, table: pa.Table) -> pa.ChunkedArray:
         """Whether each row matches. The table has at least ``columns``.
@@ -53,7 +54,8 @@ class Predicate:
         if not self.columns or not table.num_rows:
             return pa.chunked_array([pa.repeat(pa.scalar(bool(table.num_rows) and self._constant()), table.num_rows)])
         with engine.words(WHERE, self.text, self.schema.names):
-            found = engine.evaluate([self.expr], engine.columns_for(table, _only(self.schema, self.columns)))
+            columns = engine.columns_for(table, _only(self.schema, self.columns))
+            found = engine.evaluate([self.expr], [_one_zero(one) for one in columns] if self.lists_floats else columns)
         mask = pa.chunked_array([batch.column(0) for batch in found], type=pa.bool_())
         if len(mask) != table.num_rows:
             raise InternalError(f"where {shown(self.text)} gave {len(mask)} answers for {table.num_rows} rows")
@@ -84,7 +86,29 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
         raise InvalidInputError(
             f"where {shown(text)} is {shown_type(parsed.kind)}, not true or false", hint="compare it with something"
         )
-    return Predicate(text, parsed.columns, engine.plain(schema), parsed.expr)
+    return Predicate(text, parsed.columns, engine.plain(schema), parsed.expr, _lists_floats(parsed.expr, schema))
+
+
+def _lists_floats(expr: Expr, schema: pa.Schema) -> bool:
+    """Whether floats are looked for in a list; many alternatives of one column become a list, too."""
+    stack = [expr]
+    while stack:
+        part = stack.pop()
+        if part.variant_name() == "InList":
+            names = engine.columns_of(part)
+            if any(kinds.is_floating(schema.field(name).type) or is_nested(schema.field(name).type) for name in names):
+                return True
+        stack += engine.parts_of(part)
+    return False
+
+
+def _one_zero(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, in which zero has no sign."""
+    columns = [
+        pc.add(column, pa.scalar(0.0, column.type)) if kinds.is_floating(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _only(schema: pa.Schema, columns: frozenset[str]) -> pa.Schema:

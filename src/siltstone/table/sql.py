@@ -20,6 +20,7 @@ import pyarrow.types as kinds
 
 from siltstone.errors import ForkedError, InvalidInputError, MissingDependencyError
 from siltstone.table import engine
+from siltstone.table.decimals import as_written, check_folded, decimal_names
 from siltstone.table.lanes import Lanes, Run, Source, lanes_type
 from siltstone.table.prune import prune_by
 from siltstone.table.schema import first_names, near_names
@@ -149,14 +150,16 @@ class _Query:
         run = Run()
         context = _session(self.memory_bytes_max)
         lanes = {name: _register(context, name, source, run) for name, source in self.tables.items()}
+        text = as_written(self.text, decimal_names(source.schema for source in self.tables.values()))
         with self.planning():
-            frame = context.sql(self.text, options=_read_only())
+            frame = context.sql(text, options=_read_only())
             plan = frame.optimized_logical_plan()
+            check_folded(plan.display_indent(), text, what="sql")
             filtered = _filtered(plan, lanes)
             if filtered:
                 for name in filtered:
                     _fence(context, name)
-                frame = context.sql(self.text, options=_read_only())
+                frame = context.sql(text, options=_read_only())
                 plan = frame.optimized_logical_plan()
         _prune(plan, lanes)
         return _Plan(frame, run)
