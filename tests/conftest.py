@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytest_plugins = ["figures_plugin"]
+pytest_plugins = ["figures_plugin", "load_plugin"]
 
 # How long one example takes is the machine's business.
 settings.register_profile("siltstone", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,6 +40,7 @@ SPARK = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SPARK):
