@@ -1,6 +1,7 @@
 """How "no lost row" is proved, in figures: the tables of docs/reliability.md.
 
-``python tools/reliability.py`` runs the parts (models, simulation, mistakes, tests, security) and writes the page.
+``python tools/reliability.py`` runs the parts (models, simulation, mistakes, tests, branches, security) and
+writes the page.
 ``--only PART`` (and again) runs one; ``--into DIR`` keeps what was recorded, ``--from DIR`` (and again) takes what
 finished runs recorded and runs nothing. ``--seeds N`` is how many seeds the simulation plays. ``--check`` runs nothing,
 and says whether the page is what the kept figures (docs/reliability.json) give.
@@ -96,13 +97,26 @@ def tests(into: Path, _seeds: int) -> None:
     subprocess.run(command, cwd=ROOT, env=env, check=False)  # noqa: S603 - our own tests
 
 
+def branches(into: Path, _seeds: int) -> None:
+    """Branches of the protocol that those tests take which are quick, once more and under coverage."""
+    command = [sys.executable, str(ROOT / "tools" / "branches.py"), "--figures", str(into)]
+    subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603 - our own script
+
+
 def security(into: Path, _seeds: int) -> None:
     """The threats of docs/security.md that name tests."""
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     note(into, "threats", len(THREAT.findall(text)), of="docs/security.md")
 
 
-PARTS = {"models": models, "simulation": simulation, "mistakes": mistakes, "tests": tests, "security": security}
+PARTS = {
+    "models": models,
+    "simulation": simulation,
+    "mistakes": mistakes,
+    "tests": tests,
+    "branches": branches,
+    "security": security,
+}
 
 
 def is_current(page: Path, kept: Path) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NOT_MEASURED = "not measured"
 STATES, SEEDS, MISTAKES, KILLS, MUTATIONS, PAIRS = 5_000_000, 20_000, 30, 1_000, 2_000, 1_000  # the goals
+BRANCHES = 100  # per cent
 BAD_INPUT_FILES = ("tests/test_bad_input.py", "tests/test_bad_surroundings.py")
 LYING_FILES = (
     "tests/faults/test_lying_store.py",
@@ -31,6 +32,7 @@ ON_LYING_STORES = (
     "rows lost on a lying store, and told",
     "honest seeds behind witnesses",
 )
+UNDER_LOAD = ("faults under load", "processes under load that grew by less than 10 %")
 OF_COMMIT_STORES = (
     "servers killed",
     "acknowledged while commit stores were killed",
@@ -92,6 +94,11 @@ def summary(figures: Figures) -> str:
             None,
         ),
         ("[security](#security): threats with tests", total(figures, "threats"), None),
+        (
+            "[branches of the protocol](#branch-coverage) that tests take, or that have a reason, in %",
+            accounted(figures),
+            BRANCHES,
+        ),
     ]
     rows = ((what, shown(n), f"{goal:,}" if goal else "", against(n, goal) if goal else "") for what, n, goal in lines)
     return table(("what", "figure", "goal", "goal is"), rows)
@@ -176,12 +183,17 @@ def passed(*starts: str, counted: tuple[str, ...]) -> Callable[[Figures], str]:
     def block(figures: Figures) -> str:
         found = figures.get("test/passed", {})
         lines = [(f"`{place}`", f"{one.amount}") for place, one in found.items() if place.startswith(starts)]
-        sums = [(name, f"{total(figures, name):,}") for name in counted if name in figures]
         if not lines:
             return NOT_MEASURED
-        return "\n\n".join([table(("tests", "passed"), lines), *([table(("what", "figure"), sums)] if sums else [])])
+        return "\n\n".join([table(("tests", "passed"), lines), *counted_table(figures, counted)])
 
     return block
+
+
+def counted_table(figures: Figures, names: Iterable[str]) -> list[str]:
+    """A table of what was counted under these names, if anything was."""
+    sums = [(name, f"{total(figures, name):,}") for name in names if name in figures]
+    return [table(("what", "figure"), sums)] if sums else []
 
 
 def bad(figures: Figures) -> str:
@@ -192,8 +204,26 @@ def bad(figures: Figures) -> str:
 
 
 def load(figures: Figures) -> str:
-    """Operations by file."""
-    return by_place(figures.get("acknowledged under load", {}), ("tests", "operations acknowledged", "crowds"))
+    """Operations by file, and what else was counted."""
+    files = by_place(figures.get("acknowledged under load", {}), ("tests", "operations acknowledged", "crowds"))
+    return "\n\n".join([files, *counted_table(figures, UNDER_LOAD)])
+
+
+def accounted(figures: Figures) -> int:
+    """Of a hundred branches, those that tests take or that are listed with a reason, rounded down."""
+    taken, excused = (total(figures, f"branches {what}") for what in ("taken", "with a reason"))
+    return (taken + excused) * 100 // (total(figures, "branches") or 1)
+
+
+def branches(figures: Figures) -> str:
+    """Branches by package, and how many of them no test takes."""
+    lines = []
+    for place, one in figures.get("branches", {}).items():
+        taken, excused = (at(figures, f"branches {what}", place).amount for what in ("taken", "with a reason"))
+        counts = (one.tests, one.amount, taken, excused, one.amount - taken - excused)
+        lines.append((f"`{place}`", *(f"{count:,}" for count in counts)))
+    head = ("package", "modules", "branches", "taken", "not, for a reason", "not yet")
+    return table(head, lines) if lines else NOT_MEASURED
 
 
 def kills(figures: Figures) -> str:
@@ -213,6 +243,7 @@ BLOCKS: dict[str, Callable[[Figures], str]] = {
     "corrupt": corrupt,
     "bad input": bad,
     "load": load,
+    "branches": branches,
 }
 
 

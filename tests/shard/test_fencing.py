@@ -301,6 +301,17 @@ def test_open__entry_of_a_fenced_writer_behind_the_fence__is_dead_and_left_out()
     assert world.check() == [1]
 
 
+def test_put__another_has_the_same_epoch__is_fenced_and_not_acknowledged():
+    world = ShardWorld()
+    writer = world.writer()
+    world.put(writer, 1)
+    forge(world, epoch=1, id_=2)  # as a copy of this writer in another process would
+    told = world.put(writer, 3)
+    assert isinstance(told, FencedError)
+    assert "another writer has epoch 1" in told.message
+    assert world.ids() == [1, 2]
+
+
 # -- stores that lie -------------------------------------------------------------------------------
 
 

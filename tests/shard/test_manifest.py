@@ -203,3 +203,93 @@ def test_cursors__to_marks_and_back__are_the_same():
     assert to_cursor(to_mark(cursor, log)) == cursor
     assert later(cursor, Cursor()) == later(Cursor(), cursor) == cursor
     assert ShardState().replay_from == Cursor()
+
+
+def between_tip_and_entry(monkeypatch, found, action):
+    """Run ``action`` whenever a manifest was told where its log ends, before it reads the entry there."""
+    tip = found.log.tip
+
+    def interleaved(since=None):
+        end = tip(since)
+        action()
+        return end
+
+    monkeypatch.setattr(found.log, "tip", interleaved)
+
+
+def test_read__changed_and_truncated_whenever_it_reads__gives_up_in_words(monkeypatch):
+    world = ShardWorld()
+    writer, reader = manifest(world), manifest(world)
+
+    def go_on():
+        for number in range(2 * TRUNCATE_EVERY):
+            writer.note_error(0, f"{world.clock.wall_ms()}: error {number}")
+            world.clock.advance(10)
+
+    go_on()
+    with monkeypatch.context() as patch:
+        between_tip_and_entry(patch, reader, go_on)
+        with pytest.raises(UnavailableError, match="changed all the time while it was read"):
+            reader.read()
+    assert reader.read() == manifest(world).read()
+
+
+def test_read__newest_entry_goes_right_after_it_was_seen__is_told_and_not_taken_for_truncated(monkeypatch):
+    world = ShardWorld()
+    reader = manifest(world)
+    manifest(world).change(noted("a"))
+    between_tip_and_entry(monkeypatch, reader, lambda: world.store().delete([f"{MANIFEST}{0:020d}"]))
+    with pytest.raises(MissingObjectError, match="it is the newest entry"):
+        reader.read()
+
+
+def test_read__nothing_but_an_entry_without_a_state__is_a_shard_that_nobody_claimed():
+    world = ShardWorld()
+    manifest(world).log.fence(1)
+    found = manifest(world)
+    assert found.read() == ShardState()
+    assert found.log.tip().position == 1
+
+
+def test_read__the_state_below_an_entry_without_one_is_lost__is_told():
+    world = ShardWorld()
+    reader = manifest(world)
+    reader.change(noted("a"))
+    manifest(world).log.fence(1)
+    world.store().delete([f"{MANIFEST}{0:020d}"])
+    with pytest.raises(MissingObjectError, match="entry 1 says nothing of the shard"):
+        reader.read()
+
+
+def test_change__another_thread_reads_further_before_it_returns__what_is_known_does_not_go_back():
+    world = ShardWorld()
+    store = world.interleaves()
+    mine = manifest(world, store)
+    mine.change(noted("a"))
+
+    def get_further():
+        manifest(world).change(noted("c"))
+        mine.read()
+
+    store.after("create", get_further, key=MANIFEST)
+    assert mine.change(noted("b")).error == "ab"
+    assert mine.known.error == manifest(world).read().error == "abc"
+
+
+def test_change__another_is_first_each_time__gives_up_with_nothing_changed():
+    world = ShardWorld()
+    store = world.interleaves()
+    mine = manifest(world, store)
+    count = []
+
+    def be_first():
+        count.append("x")
+        other.change(lambda state: msgspec.structs.replace(state, error=f"{len(count)}"))
+        store.before("create", be_first, key=MANIFEST)
+
+    other = manifest(world)
+    store.before("create", be_first, key=MANIFEST)
+    with pytest.raises(ConflictError, match="changed by others all the time"):
+        mine.change(noted("mine"))
+    assert manifest(world).read().error == f"{len(count)}"
+    assert len(count) > 1

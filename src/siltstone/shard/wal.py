@@ -164,17 +164,6 @@ class WalTailer:
                 yield decode(entry, schema, self.log)
 
 
-def replay(log: Log, state: ShardState, schema: Schema, *, until: Mark, merged: Cursor) -> Iterator[WalEntry]:
-    """What a writer that took over needs: the entries that are neither flushed nor merged.
-
-    Raises:
-        FencedError: an entry of a higher epoch is there: yet another writer took over.
-    """
-    for entry in unflushed(log, state, until=until):
-        if entry.position >= merged.position:
-            yield decode(entry, schema, log)
-
-
 def unflushed(log: Log, state: ShardState, *, until: Mark) -> Iterator[Entry]:
     """The data entries from ``replay_from`` up to a writer's own fence, checked against its epoch."""
     for entry in WalTailer(log, after=state.replay_from).entries(until):
@@ -197,4 +186,4 @@ def decode(entry: Entry, schema: Schema, log: Log) -> WalEntry:
     return WalEntry(entry.position, entry.epoch, entry.op, entry.time_ms, found.header, found.chunk, entry.end)
 
 
-__all__ = ["Claimed", "WalAppender", "WalEntry", "WalTailer", "claim", "decode", "later", "replay", "unflushed"]
+__all__ = ["Claimed", "WalAppender", "WalEntry", "WalTailer", "claim", "decode", "later", "unflushed"]
