@@ -13,13 +13,13 @@ from pathlib import Path
 DIRECTORY = "SILTSTONE_FIGURES"
 
 
-def record(name: str, amount: int = 1) -> None:
-    """Something happened so many times, in the test that runs now."""
+def record(name: str, amount: int = 1, *, of: str = "") -> None:
+    """Something happened so many times, in the test that runs now, or in what is called ``of``."""
     directory = os.environ.get(DIRECTORY)
     if not directory or not amount:
         return
     test, _, _ = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")  # behind it: setup, call or teardown
-    line = json.dumps({"name": name, "amount": int(amount), "test": test})
+    line = json.dumps({"name": name, "amount": int(amount), "test": of or test})
     # One write for one line, and no file is kept open: tests fork, and are killed.
     with (Path(directory) / f"{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
         file.write(f"{line}\n")

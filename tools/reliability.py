@@ -1,10 +1,9 @@
 """How "no lost row" is proved, in figures: the tables of docs/reliability.md.
 
-``python tools/reliability.py`` runs the parts (models, simulation, mistakes, tests, branches, security) and
-writes the page.
+``python tools/reliability.py`` runs the parts (models, mistakes, tests, branches, security) and writes the page.
 ``--only PART`` (and again) runs one; ``--into DIR`` keeps what was recorded, ``--from DIR`` (and again) takes what
-finished runs recorded and runs nothing. ``--seeds N`` is how many seeds the simulation plays. ``--check`` runs nothing,
-and says whether the page is what the kept figures (docs/reliability.json) give.
+finished runs recorded and runs nothing. ``--check`` runs nothing, and says whether the page is what the kept figures
+(docs/reliability.json) give.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ from typing import Any
 import reliability_page
 from reliability_figures import from_json, note, summed, to_json
 from scale_page import replaced
-from siltstone.testing.sim import MISTAKES, run_seed, run_seeds
+from siltstone.testing.sim import MISTAKES, run_seed
 from siltstone.testing.sim.planted import SEEDS_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
 KEPT = ROOT / "docs" / "reliability.json"
-SEEDS = 2_000  # a tenth of the goal: minutes
-TWICE_EVERY = 20
 VARIANT = re.compile(r"^   (\w+): (.+?): (holds|breaks)\b.* \(([\d,]+) states\)$", re.MULTILINE)
 THREAT = re.compile(r"^\| (?!threat|---)[^|]+\|.*\.\./tests/", re.MULTILINE)
 TESTS = (
@@ -42,6 +39,7 @@ TESTS = (
     "tests/retain",
     "tests/index",
     "tests/table",
+    "tests/sim/test_seeds.py",
     "tests/log",
     "tests/commit",
     "tests/test_bad_input.py",
@@ -53,7 +51,7 @@ TESTS = (
 )
 
 
-def models(into: Path, _seeds: int) -> None:
+def models(into: Path) -> None:
     """Every variant of every model."""
     command = [sys.executable, str(ROOT / "models")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own script
@@ -63,20 +61,7 @@ def models(into: Path, _seeds: int) -> None:
         note(into, f"variants that {verdict.removesuffix('s')}", 1, of=place)
 
 
-def simulation(into: Path, seeds: int) -> None:
-    """Seeds of all scenarios, some of them once more."""
-    for outcome in run_seeds(range(seeds), jobs=2):
-        place = f"{outcome.scenario}::{outcome.seed}"
-        note(into, "seeds", 1, of=place)
-        note(into, "simulated faults", outcome.counters.get("faults", 0), of=place)
-        note(into, "simulated operations", outcome.counters["operations"], of=place)
-        if not outcome.ok:
-            note(into, "seeds failed", 1, of=place)
-        if outcome.seed % TWICE_EVERY == 0 and run_seed(outcome.seed).trace_hash == outcome.trace_hash:
-            note(into, "seeds twice", 1, of=place)
-
-
-def mistakes(into: Path, _seeds: int) -> None:
+def mistakes(into: Path) -> None:
     """Each planted mistake, with the seed that found it last tried first."""
     last = json.loads((ROOT / "tests" / "sim" / "found_last.json").read_text(encoding="utf-8"))
     for mistake in MISTAKES:
@@ -90,20 +75,20 @@ def mistakes(into: Path, _seeds: int) -> None:
             note(into, "mistakes found", 1, of=place)
 
 
-def tests(into: Path, _seeds: int) -> None:
+def tests(into: Path) -> None:
     """The tests that record something. Those that fail are told on the page."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *TESTS]
     env = {**os.environ, "SILTSTONE_FIGURES": str(into)}
     subprocess.run(command, cwd=ROOT, env=env, check=False)  # noqa: S603 - our own tests
 
 
-def branches(into: Path, _seeds: int) -> None:
+def branches(into: Path) -> None:
     """Branches of the protocol that those tests take which are quick, once more and under coverage."""
     command = [sys.executable, str(ROOT / "tools" / "branches.py"), "--figures", str(into)]
     subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603 - our own script
 
 
-def security(into: Path, _seeds: int) -> None:
+def security(into: Path) -> None:
     """The threats of docs/security.md that name tests."""
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     note(into, "threats", len(THREAT.findall(text)), of="docs/security.md")
@@ -111,7 +96,6 @@ def security(into: Path, _seeds: int) -> None:
 
 PARTS = {
     "models": models,
-    "simulation": simulation,
     "mistakes": mistakes,
     "tests": tests,
     "branches": branches,
@@ -144,7 +128,6 @@ def main(arguments: list[str] | None = None, *, page: Path = PAGE, kept: Path = 
     parser.add_argument("--only", choices=PARTS, action="append", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--into", type=Path, metavar="DIR", help="run parts and keep what they record; write no page")
     parser.add_argument("--from", type=Path, action="append", metavar="DIR", dest="taken", help="of a finished run")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many the simulation plays ({SEEDS})")
     parser.add_argument("--check", action="store_true", help="is the page what the kept figures give?")
     asked = parser.parse_args(arguments)
     if asked.check:
@@ -162,7 +145,7 @@ def main(arguments: list[str] | None = None, *, page: Path = PAGE, kept: Path = 
         into.mkdir(parents=True, exist_ok=True)
         for name in asked.only or PARTS:
             print(f"{name} ...", file=sys.stderr, flush=True)
-            PARTS[name](into, asked.seeds)
+            PARTS[name](into)
         if not asked.into:
             write([into], page, kept)
     return 0

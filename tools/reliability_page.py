@@ -132,7 +132,6 @@ def simulation(figures: Figures) -> str:
         return NOT_MEASURED
     lines = [
         ("seeds", f"{seeds:,}"),
-        ("seeds that failed", f"{total(figures, 'seeds failed')}"),
         ("scenarios", f"{len(figures['seeds'])}"),
         ("faults, in all", f"{total(figures, 'simulated faults'):,}"),
         ("faults of a seed, on average", f"{total(figures, 'simulated faults') / seeds:.1f}"),

@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+import figures
 from siltstone.testing.sim import run_seed, run_seeds, scenarios
 from siltstone.testing.sim.world import YEAR_MS
 
@@ -25,9 +26,12 @@ FAR_OFF_MS = 300 * 86_400_000
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
 def test_run_seeds__a_thousand_of_twenty__none_fails(first):
-    faults, skews_ms, failed, differ = 0, [], [], []
+    found, skews_ms, failed, differ = Counter(), [], [], []
     for outcome in run_seeds(range(first, first + SHARE)):
-        faults += outcome.counters.get("faults", 0)
+        found[outcome.scenario, "seeds"] += 1
+        found[outcome.scenario, "simulated faults"] += outcome.counters.get("faults", 0)
+        found[outcome.scenario, "simulated operations"] += outcome.counters["operations"]
+        found[outcome.scenario, "seeds twice"] += outcome.seed % TWICE_EVERY == 0
         skews_ms.append(outcome.skew_ms)
         if not outcome.ok:
             failed.append(f"seed {outcome.seed} ({outcome.scenario}): {outcome.violations[0]}")
@@ -35,8 +39,10 @@ def test_run_seeds__a_thousand_of_twenty__none_fails(first):
             differ.append(outcome.seed)
     assert failed == []
     assert differ == []
-    assert faults >= FAULTS_MEAN * SHARE
+    assert sum(amount for (_, name), amount in found.items() if name == "simulated faults") >= FAULTS_MEAN * SHARE
     assert FAR_OFF_MS < max(skews_ms) <= YEAR_MS
+    for (scenario, name), amount in found.items():
+        figures.record(name, amount, of=f"{scenario}::{first}")
 
 
 def test_picks__of_all_seeds__play_every_scenario_a_hundred_times():
