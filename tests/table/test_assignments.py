@@ -13,9 +13,11 @@ import pytest
 from every_type import DAY, NOON, SCHEMA, TABLE, UTC, naive
 from siltstone.errors import InvalidInputError
 from siltstone.table import engine
-from siltstone.table.predicate import parse_assignments
+from siltstone.table.assignments import parse_assignments
+from siltstone.table.predicate import parse_predicate
 
 MOMENT = 1_700_000_000_123_456_789
+ZONED = pa.timestamp("us", "Europe/Berlin")
 
 
 def changed(table=TABLE, **values):
@@ -77,8 +79,8 @@ def test_apply__each_type__gives_the_new_values(column, text, expected):
         ("i", "x", "truncated"),
         ("i", "s", "is string, the column holds int32"),
         ("i", "random()", "truncated"),
-        ("big", "big * 1000", "is not exactly a int64"),
-        ("big", "big + 9223372036854775807", "is not exactly a int64"),
+        ("big", "big * 1000", "leaves the range of its type"),
+        ("big", "big + 9223372036854775807", "leaves the range of its type"),
         ("unsigned", "big", "not in range"),
         ("half", "1e300", "is not exactly a float"),
         ("flag", "1", "is int64, the column holds bool"),
@@ -90,7 +92,9 @@ def test_apply__each_type__gives_the_new_values(column, text, expected):
         ("at", "TIMESTAMP '2026-01-01T00:00:00.123456789'", "lose data"),
         ("at", "'soon'", "soon"),
         ("price", "1.555", "is not exactly a decimal128(10, 2)"),
-        ("price", "123456789", "too large"),
+        ("price", "123456789", "is not exactly a decimal128(10, 2)"),
+        ("price", "i * 123456789", "too large"),
+        ("price", "1.123 + i", "is not exactly a decimal128(10, 2)"),
         ("i", "1 / (i - 1)", "Divide by zero"),
         ("i", "no_column", "names column 'no_column'"),
         ("i", "", "is not SQL"),
@@ -198,3 +202,73 @@ def test_parse_assignments__nothing__is_refused():
 
 def test_columns__of_new_values__are_those_they_are_made_from():
     assert parse_assignments({"i": "big + 1", "s": "UPPER"}, SCHEMA).columns == {"big", "UPPER"}
+
+
+# -- times and decimals ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "text"), [("at", "zoned"), ("zoned", "at"), ("zoned", "other"), ("zoned", "day"), ("at", "day")]
+)
+def test_apply__a_time_with_another_zone_or_none__equals_it_in_a_filter(column, text):
+    noon = pa.array([NOON, naive(2026, 7, 1, 23), None], pa.timestamp("us", "UTC"))
+    table = pa.table(
+        {
+            "at": noon.cast(pa.timestamp("us")),
+            "zoned": noon.cast(pa.timestamp("us", "Europe/Berlin")),
+            "other": noon.cast(pa.timestamp("us", "America/New_York")),
+            "day": pa.array([DAY, DAY, None]),
+        }
+    )
+    after = changed(table, **{column: text})
+    assert parse_predicate(f"{column} = {text}", table.schema).mask(after).to_pylist() == [True, True, False]
+
+
+def test_apply__a_time_with_a_zone_to_one_without__is_what_its_clocks_show():
+    table = pa.table({"at": pa.array([None], pa.timestamp("us")), "zoned": pa.array([NOON], ZONED)})
+    after = changed(table, at="zoned")
+    assert after["at"].to_pylist() == [naive(2026, 1, 1, 13)]
+    assert changed(after, zoned="at")["zoned"].equals(table["zoned"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1234567.89", "1234567.89"),
+        (" -1234567.89\n", "-1234567.89"),
+        ("- 0.10", "-0.10"),
+        ("+.5", "0.5"),
+        ("1e3", "1000"),
+        ("1.2300", "1.23"),
+        ("0e999", "0"),
+        ("12345678901234567890.12", "12345678901234567890.12"),
+        ("99999999999999999999.99", "99999999999999999999.99"),
+    ],
+)
+@pytest.mark.parametrize("kind", [pa.decimal128(22, 2), pa.decimal256(60, 20)])
+def test_apply__a_number_to_a_decimal__is_taken_as_it_is_written(text, expected, kind):
+    after = changed(pa.table({"price": pa.array([None, None], kind)}), price=text)
+    assert after["price"].to_pylist() == [Decimal(expected)] * 2
+
+
+@pytest.mark.parametrize(
+    "text", ["0.001", "1e-3", "100000000000000000000", "1e20", "1e9999", "-99999999999999999999.999"]
+)
+def test_parse_assignments__a_number_that_a_decimal_cannot_hold__is_refused(text):
+    with pytest.raises(InvalidInputError, match=r"is not exactly a decimal128\(22, 2\)"):
+        parse_assignments({"price": text}, pa.schema([("price", pa.decimal128(22, 2))]))
+
+
+def test_apply__a_double_in_an_expression_of_a_decimal__hints_at_a_cast():
+    table = pa.table({"price": pa.array([None], pa.decimal128(12, 2))})
+    with pytest.raises(InvalidInputError) as caught:
+        changed(table, price="1234567.891 + 0")
+    assert "CAST('1.5' AS DECIMAL(2, 1))" in str(caught.value.hint)
+    after = changed(table, price="CAST('1234567.89' AS DECIMAL(12, 2)) + 0")
+    assert after["price"].to_pylist() == [Decimal("1234567.89")]
+
+
+def test_apply__a_sum_of_decimals_with_a_digit_too_many__is_refused():
+    table = pa.table({"price": pa.array([Decimal(10) ** 37], pa.decimal128(38, 0))})
+    with pytest.raises(InvalidInputError, match="does not fit in precision"):
+        changed(table, price="price + price * 9")

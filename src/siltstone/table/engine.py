@@ -85,6 +85,8 @@ class Parsed(NamedTuple):
     kind: pa.DataType
     columns: frozenset[str]
     changing: frozenset[str]  # functions that give another value at another time
+    whole: Expr  # with nothing folded
+    frame: DataFrame  # that it was parsed on: its columns, and its clock
 
 
 class _Process:
@@ -192,17 +194,29 @@ def parse(text: str, schema: pa.Schema, *, what: str, moment: int | None = None)
         if moment is not None and not functions.isdisjoint(_CLOCK):
             frame = _empty_at(moment, schema)
             expr = frame.parse_sql_expr(exact)
-        selected = frame.select(expr.alias("value"))
-        kind = selected.schema().field(0).type
-        folded = selected.optimized_logical_plan().to_variant()
-        if type(folded).__name__ == "Projection":
-            expr = datafusion().Expr(folded.projections()[0])
-        while expr.variant_name() == "Alias":
-            expr = expr.rex_call_operands()[0]
+        whole, kind = expr, types_of([expr], frame)[0]
+        expr = folded(whole, frame)
         check_folded(expr.canonical_name(), exact, what=what)
         # What can be parsed and not be run fails here, not at the first row.
         evaluate([expr], [_no_rows(schema)])
-    return Parsed(expr, kind, columns_of(expr), functions & _changing() if functions else frozenset())
+    changing = functions & _changing() if functions else frozenset()
+    return Parsed(expr, kind, columns_of(expr), changing, whole, frame)
+
+
+def types_of(exprs: Sequence[Expr], frame: DataFrame) -> list[pa.DataType]:
+    """The types of what expressions over the columns of a frame give."""
+    chosen = [expr.alias(f"value{place}") for place, expr in enumerate(exprs)]
+    return list(frame.select(*chosen).schema().types)
+
+
+def folded(expr: Expr, frame: DataFrame) -> Expr:
+    """An expression over the columns of a frame with its constants folded, fit to be evaluated."""
+    plan = frame.select(expr.alias("value")).optimized_logical_plan().to_variant()
+    if type(plan).__name__ == "Projection":
+        expr = datafusion().Expr(plan.projections()[0])
+    while expr.variant_name() == "Alias":
+        expr = expr.rex_call_operands()[0]
+    return expr
 
 
 def _check_parts(expr: Expr, *, what: str, text: str) -> frozenset[str]:

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from siltstone.errors import InvalidInputError
+from siltstone.table.assignments import parse_assignments
 from siltstone.table.inserts import Inserted, write_rows
 from siltstone.table.keys import key_array, match
 from siltstone.table.operations import Filtered, insert
-from siltstone.table.predicate import parse_assignments
 from siltstone.table.row_set import RowSet, row_set
 from siltstone.table.schema import arrow_schema, key_fields
 from siltstone.table.vectors import Deleted
