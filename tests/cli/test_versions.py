@@ -110,7 +110,7 @@ def test_compact__several_fragments__fewer_and_the_same_rows(cli, reviews):
     }  # fmt: skip
     assert (result.json["fragments_before"], result.json["fragments_after"], result.json["rows"]) == (5, 1, 7)
     assert cli("scan", reviews, "--json").rows == before
-    assert cli("compact", reviews).out.startswith("nothing to do: 1 fragments")
+    assert cli("compact", reviews).out.startswith("nothing to do: 1 fragment,")
 
 
 # -- column --------------------------------------------------------------------------------------

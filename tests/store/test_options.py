@@ -118,3 +118,13 @@ def test_local_store__file_in_its_place__is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(InvalidInputError, match="not a directory"):
         LocalStore(tmp_path / "file")
+
+
+@pytest.mark.parametrize("uri", ["/a/\ud800", "a\udfffb", "file:///a/\ud800", "s3://b/\ud800", "s3://b/c/\udcff"])
+def test_parse_uri__half_of_a_surrogate_pair__is_refused(uri):
+    with pytest.raises(InvalidInputError, match="surrogate"):
+        parse_uri(uri)
+
+
+def test_parse_uri__directory_whose_name_is_not_utf8__is_a_place(tmp_path):
+    assert open_store(f"{tmp_path}/\udcff").uri == f"file://{tmp_path}/\udcff"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from siltstone.errors import CorruptionError, ForkedError, LimitExceededError, MissingDependencyError, UnavailableError
-from siltstone.table import lanes, sql
+from siltstone.table import frames, lanes
 from siltstone.table.predicate import parse_predicate
 from siltstone.table.sql import run_sql
 from sql_parts import Parts, ask, numbers
@@ -271,7 +271,7 @@ def test_result__no_rows__keeps_its_schema(source):
 
 @pytest.mark.parametrize("form", ["to_pandas", "to_polars"])
 def test_result__package_that_is_not_installed__is_named(source, monkeypatch, form):
-    monkeypatch.setattr(sql, "find_spec", lambda _: None)
+    monkeypatch.setattr(frames, "find_spec", lambda _: None)
     with pytest.raises(MissingDependencyError, match=form.removeprefix("to_")):
         getattr(run_sql("SELECT 1", {"t": source}), form)()
 

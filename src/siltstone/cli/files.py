@@ -2,7 +2,8 @@
 
 What must hold:
 - Memory is bounded by ``BLOCK_BYTES`` and ``BATCH_ROWS``, not by how long a file is.
-- An error names the file, and the row wherever there is one. Rows count from 1; headers and blank lines don't count.
+- An error names the file, and the row wherever there is one. Rows count from 1; headers and blank lines that are no
+  rows don't count.
 - Nothing is committed before the last row was read.
 """
 
@@ -19,14 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
+from siltstone.cli.csvfiles import read_csv
 from siltstone.cli.errors import UsageError
 from siltstone.cli.jsonlines import read_lines
 from siltstone.cli.options import INPUT_FORMATS
-from siltstone.cli.texts import UnreadableTextError, typed_column
+from siltstone.cli.texts import UnreadableTextError
 from siltstone.errors import (
     InvalidInputError,
     LimitExceededError,
@@ -35,7 +35,7 @@ from siltstone.errors import (
     SchemaMismatchError,
     SiltstoneError,
 )
-from siltstone.table.types import is_bytes, is_nested, shown
+from siltstone.table.types import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,7 +152,7 @@ class Rows:
                         self._progress.add(rows=table.num_rows)
 
     def _tables(self, file: InputFile, stream: BinaryIO) -> Iterator[pa.Table]:
-        tables = {"csv": _read_csv, "jsonl": self._read_json, "parquet": _read_parquet, "arrow": _read_arrow}[
+        tables = {"csv": self._read_csv, "jsonl": self._read_json, "parquet": _read_parquet, "arrow": _read_arrow}[
             file.format
         ]
         found = tables(stream, self._schema)
@@ -170,6 +170,9 @@ class Rows:
                 return
             yield table
             row += table.num_rows
+
+    def _read_csv(self, stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.Table]:
+        return read_csv(stream, schema, block_bytes=BLOCK_BYTES)
 
     def _read_json(self, stream: BinaryIO, schema: pa.Schema) -> Iterator[pa.Table]:
         return read_lines(stream, schema, defaults=self._defaults, block_bytes=BLOCK_BYTES)
@@ -290,42 +293,6 @@ def _spooled(raw: BinaryIO) -> Iterator[BinaryIO]:
 
 
 # -- formats -------------------------------------------------------------------------------------
-
-
-def _read_csv(stream: Any, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Every value comes as text and is converted here, so that a bad one can be named."""
-    for field in schema:
-        if is_nested(field.type):
-            raise InvalidInputError(
-                f"column {shown(field.name)} is {field.type}, which CSV can't hold", hint="use JSON lines or Parquet"
-            )
-    options = pcsv.ConvertOptions(
-        column_types={name: pa.string() for name in schema.names},
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,  # "" is an empty text, nothing at all is null
-        check_utf8=False,  # the table does, and names the row
-    )
-    reader = pcsv.open_csv(
-        stream,
-        read_options=pcsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),  # or it does not count rows
-        parse_options=pcsv.ParseOptions(newlines_in_values=True),
-        convert_options=options,
-    )
-    fields = [schema.field(one.name) if one.name in schema.names else one for one in reader.schema]
-    yield pa.schema(fields).empty_table()  # its columns are looked at also where it has no rows
-    for batch in reader:
-        arrays = [_from_csv(array, field) for field, array in zip(fields, batch.columns, strict=True)]
-        yield pa.Table.from_arrays(arrays, names=batch.schema.names)
-
-
-def _from_csv(array: pa.Array, field: pa.Field) -> pa.Array:
-    if array.type == field.type:
-        return array
-    blank = pc.equal(array, "")
-    if not is_bytes(field.type) and pc.any(blank).as_py():  # quoted, and yet no value
-        array = pc.if_else(blank, None, array)
-    return typed_column(array, field)
 
 
 def _read_parquet(stream: Any, _: pa.Schema) -> Iterator[pa.Table]:

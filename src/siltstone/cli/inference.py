@@ -13,8 +13,9 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
+from siltstone.cli import files
 from siltstone.cli.errors import UsageError
-from siltstone.cli.files import BLOCK_BYTES, STDIN, find_inputs, opened
+from siltstone.cli.files import STDIN, find_inputs, opened
 from siltstone.cli.jsonlines import infer_lines
 from siltstone.cli.texts import UnreadableTextError
 from siltstone.errors import InvalidInputError
@@ -33,7 +34,11 @@ def infer_schema(arguments: argparse.Namespace) -> pa.Schema:
     try:
         with opened(file) as stream:
             schema = infer(stream)
-    except (pa.ArrowException, OSError, EOFError, UnreadableTextError) as error:
+    except UnreadableTextError as error:
+        raise InvalidInputError(
+            f"{file.shown} can't be read as {file.format}: row {error.index + 1}: {error.problem}", hint=error.hint
+        ) from error
+    except (pa.ArrowException, OSError, EOFError) as error:
         raise InvalidInputError(
             f"{file.shown} can't be read as {file.format}: {shown(str(error).partition(chr(10))[0])[1:-1]}",
             hint="give --format where its name says another one than it is, or --schema",
@@ -52,12 +57,12 @@ def infer_schema(arguments: argparse.Namespace) -> pa.Schema:
 
 def _csv(stream: Any) -> pa.Schema:
     options = pcsv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
-    reader = pcsv.open_csv(stream, read_options=pcsv.ReadOptions(block_size=BLOCK_BYTES), convert_options=options)
+    reader = pcsv.open_csv(stream, read_options=pcsv.ReadOptions(block_size=files.BLOCK_BYTES), convert_options=options)
     return _widened(reader.schema)
 
 
 def _jsonl(stream: Any) -> pa.Schema:
-    return _widened(infer_lines(stream, block_bytes=BLOCK_BYTES))
+    return _widened(infer_lines(stream, block_bytes=files.BLOCK_BYTES))
 
 
 def _parquet(stream: Any) -> pa.Schema:

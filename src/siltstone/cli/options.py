@@ -37,6 +37,7 @@ _JSON_LINES = "print JSON lines instead of text"
 
 _NAMES_A_VERSION = frozenset({"--at", "--version", "--tag", "--checkpoint", "--snapshot"})
 _LABEL = re.compile(r"[\w.-]{1,80}")
+_NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^,]*?))\s*,')
 
 
 def _near(word: str, known: Iterable[Any]) -> str:
@@ -299,8 +300,9 @@ def count(text: str) -> int:
 
 
 def names(given: Sequence[str] | None) -> list[str]:
-    """Names of columns, given one by one or with commas between them."""
-    found = [name.strip() for text in given or () for name in text.split(",")]
+    """Names of columns, given one by one or with commas between them; one with a comma goes in double quotes."""
+    matches = (name for text in given or () for name in _NAME.finditer(f"{text},"))
+    found = [name["plain"] if name["quoted"] is None else name["quoted"].replace('""', '"') for name in matches]
     if "" in found:
         raise UsageError("a column's name is empty", hint="write names with commas between them: --columns id,lang")
     return found

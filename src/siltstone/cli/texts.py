@@ -2,7 +2,8 @@
 
 What must hold:
 - What ``plain`` writes, ``typed`` reads back as the same values. Only NaN and infinities have no place in JSON.
-- A text that is not exactly a value of its column is refused, and its row can be told.
+- A text that is not exactly a value of its column is refused, and its row can be told. Only fractions are rounded to
+  what a float or double holds; a whole number is rounded to a float's precision, and never by a double.
 
 Times are ISO 8601, decimals are text, bytes are hexadecimal, a duration is a number in its unit, and a map is a
 list of objects with ``key`` and ``value``.
@@ -10,6 +11,7 @@ list of objects with ``key`` and ``value``.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +25,9 @@ from siltstone.table.types import decoded, is_bytes, is_nested, is_text, shown, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_EXACT_MAX = 2.0**53  # doubles have every whole number up to here
+EXACT_HINT = "a whole number must be one that a double holds exactly; written as 9.1e15 it is rounded"
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _NOT_FINITE = ("nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 
 
@@ -103,6 +108,8 @@ def hint_for(kind: pa.DataType) -> str:
         return f"write times as 09:30:00, at most as exact as {kind.unit}"
     if _is_raw(kind):
         return "write bytes in hexadecimal"
+    if kinds.is_floating(kind):
+        return f"correct the value; {EXACT_HINT}"
     return "correct the value, or widen the column"
 
 
@@ -147,22 +154,50 @@ def _from_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
         dated = pc.binary_join_element_wise("1970-01-01T", array, "")
         return dated.cast(pa.timestamp(kind.unit)).cast(kind)
     if kinds.is_duration(kind):
-        return array.cast(pa.int64()).cast(kind)
+        return _from_text(array, pa.int64()).cast(kind)
+    if kinds.is_integer(kind) and any(pc.any(pc.match_substring(array, mark)).as_py() for mark in "xX"):
+        raise ValueError("a number is hexadecimal")  # which Arrow would read
     if kinds.is_floating(kind):
         made = array.cast(pa.float64())
         said = pc.is_in(pc.utf8_lower(array), value_set=pa.array(_NOT_FINITE))
-        if not pc.all(pc.or_(pc.is_finite(made), said), skip_nulls=True).as_py():
+        if not _all(pc.or_(pc.is_finite(made), said)):
             raise ValueError("a number is too large")
+        if has_large(made):
+            large = array.filter(pc.greater_equal(pc.abs(made), _EXACT_MAX))
+            if not all(map(is_exact, large.to_pylist())):
+                raise ValueError("a whole number would be rounded")
         return _narrowed(made, kind)
     return array.cast(kind)
+
+
+def has_large(doubles: pa.Array) -> bool:
+    """Whether some are so large that they may be whole numbers that were rounded."""
+    # Arrow's comparison with a number of Python's would load pandas.
+    ends = pc.min_max(doubles).as_py().values()
+    return any(abs(end) >= _EXACT_MAX for end in ends if end is not None)
+
+
+def is_exact(text: str) -> bool:
+    """Whether a number's text is no whole number that doubles lack."""
+    if not _WHOLE.fullmatch(text):
+        return True
+    try:
+        number = int(text)
+        return int(float(number)) == number
+    except (ValueError, OverflowError):  # thousands of digits, or past the largest double
+        return False
 
 
 def _narrowed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Floats rounded to a column's precision; a finite one stays finite."""
     made = array.cast(kind, safe=False)
-    if not pc.all(pc.or_(pc.is_finite(made), pc.invert(pc.is_finite(array))), skip_nulls=True).as_py():
+    if not _all(pc.or_(pc.is_finite(made), pc.invert(pc.is_finite(array)))):
         raise ValueError("a number is too large")
     return made
+
+
+def _all(holds: pa.Array) -> bool:
+    return bool(pc.all(holds, skip_nulls=True, min_count=0).as_py())  # also where all are null
 
 
 # -- writing -------------------------------------------------------------------------------------

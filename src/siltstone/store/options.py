@@ -74,6 +74,7 @@ def parse_uri(uri: object) -> StoreUri:
         raise InvalidInputError(
             f"the store URI {_shown(text)!a} holds a control character", hint="look for a line end or a tab in it"
         )
+    _check_encodable(text)
     if "://" not in text:
         return StoreUri("file", "", os.path.abspath(text))  # noqa: PTH100 - realpath is LocalStore's part
     try:
@@ -94,6 +95,19 @@ def parse_uri(uri: object) -> StoreUri:
         known = ", ".join(sorted({f"{s}://" for s in SCHEMES}))
         raise InvalidInputError(f"unknown scheme {parts.scheme!a} in a store URI", hint=f"supported are {known}")
     return _parse_parts(scheme, parts)
+
+
+def _check_encodable(text: str) -> None:
+    """Refuse what is no name in any store; local names may be bytes of any kind, which Python writes as surrogates."""
+    try:
+        if "://" in text and not text.lower().startswith("file://"):
+            text.encode()
+        else:
+            os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InvalidInputError(
+            f"the store URI {_shown(text)!a} is not valid UTF-8", hint="remove the lone surrogates"
+        ) from None
 
 
 def _parse_parts(scheme: str, parts: SplitResult) -> StoreUri:

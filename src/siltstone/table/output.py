@@ -5,13 +5,12 @@ What must hold: nothing is read before rows are asked for, and each call reads a
 
 from __future__ import annotations
 
-import importlib.util
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from siltstone.errors import MissingDependencyError
+from siltstone.table import frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,16 +40,20 @@ class Output(ABC):
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas DataFrame."""
-        _need("pandas")
-        return self.to_arrow().to_pandas()
+        """All rows as a pandas DataFrame.
+
+        Raises:
+            UnsupportedTypeError: pandas can't hold a column, or one of its values.
+        """
+        return frames.to_pandas(self)
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame."""
-        _need("polars")
-        import polars as pl  # noqa: PLC0415 - optional
+        """All rows as a polars DataFrame.
 
-        return pl.from_arrow(self.to_arrow(), rechunk=False)
+        Raises:
+            UnsupportedTypeError: polars can't hold a column.
+        """
+        return frames.to_polars(self)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.to_batches()
@@ -78,8 +81,3 @@ def in_batches(
 def _cut(tables: list[pa.Table], most: int) -> Iterator[pa.RecordBatch]:
     table = tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
     return (batch for batch in table.to_batches(max_chunksize=most) if batch.num_rows)
-
-
-def _need(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise MissingDependencyError(f"{package} is not installed", hint=f"pip install {package}")

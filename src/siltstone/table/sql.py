@@ -12,14 +12,13 @@ import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from siltstone.errors import ForkedError, InvalidInputError, MissingDependencyError
-from siltstone.table import engine
+from siltstone.errors import ForkedError, InvalidInputError
+from siltstone.table import engine, frames
 from siltstone.table.decimals import as_written, check_folded, decimal_names
 from siltstone.table.lanes import Lanes, Run, Source, lanes_type
 from siltstone.table.prune import prune_by
@@ -77,18 +76,20 @@ class Result:
         return pa.Table.from_batches(self.to_batches(), schema=self.schema)
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas frame."""
-        if find_spec("pandas") is None:
-            raise MissingDependencyError("to_pandas() needs pandas", hint="pip install pandas")
-        return self.to_arrow().to_pandas()
+        """All rows as a pandas frame.
+
+        Raises:
+            UnsupportedTypeError: pandas can't hold a column, or one of its values.
+        """
+        return frames.to_pandas(self)
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame."""
-        if find_spec("polars") is None:
-            raise MissingDependencyError("to_polars() needs polars", hint="pip install polars")
-        import polars as pl  # noqa: PLC0415  an optional package
+        """All rows as a polars frame.
 
-        return pl.DataFrame(self.to_arrow())
+        Raises:
+            UnsupportedTypeError: polars can't hold a column.
+        """
+        return frames.to_polars(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         reader = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())

@@ -46,7 +46,12 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("query", metavar="QUERY", help="what is looked for")
     parser.add_argument("--plain", action="store_true", help="no sign in QUERY has a meaning")
     parser.add_argument("--where", metavar="CONDITION", help="only rows that match this SQL condition too")
-    parser.add_argument("--columns", action="append", metavar="NAMES", help="only these, with commas between them")
+    parser.add_argument(
+        "--columns",
+        action="append",
+        metavar="NAMES",
+        help='only these, with commas between them; a name with a comma goes in double quotes: "x,y",id',
+    )
     most = parser.add_mutually_exclusive_group()
     most.add_argument("--limit", type=whole_number, metavar="N", help=f"at most so many; default: {LIMIT_DEFAULT}")
     most.add_argument("--all", action="store_true", help="all that match")

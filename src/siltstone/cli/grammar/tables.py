@@ -96,7 +96,12 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--columns", action="append", metavar="NAMES", help="only these, with commas between them")
+    parser.add_argument(
+        "--columns",
+        action="append",
+        metavar="NAMES",
+        help='only these, with commas between them; a name with a comma goes in double quotes: "x,y",id',
+    )
 
 
 def _add_limit(parser: argparse.ArgumentParser) -> None:

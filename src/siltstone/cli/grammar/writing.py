@@ -27,8 +27,9 @@ Examples:
 _FILES = """\
 Files are CSV (with a header), JSON lines, Parquet or Arrow, told by their names (also .gz and .zst) or by --format;
 - is standard input, JSON lines unless --format says otherwise. All files become one version, or nothing: a bad row
-is named and leaves the table as it was. In CSV an empty value is null and "" is an empty text; in JSON lines a field
-that is missing is null. Times are ISO 8601, bytes are hexadecimal.
+is named and leaves the table as it was. In CSV an empty value is null and "" is an empty text; in a file of one column
+a blank line is a null, in others it is nothing. In JSON lines each line is one object, and a field that is missing is
+null. Whole numbers that a double can't hold exactly are refused. Times are ISO 8601, bytes are hexadecimal.
 """
 _APPEND = f"""\
 {_FILES}In a keyed table, rows whose key is there already are refused; `upsert` replaces them.
@@ -74,7 +75,12 @@ def add_verbs(verbs: Verbs) -> None:
     columns.add_argument("--schema", metavar="TEXT", help="the columns: names and types, with commas between them")
     columns.add_argument("--like", metavar="FILE", help="take the columns of this file of rows")
     parser.add_argument("--format", choices=INPUT_FORMATS, help="the format of --like FILE; default: by its name")
-    parser.add_argument("--key", action="append", metavar="NAMES", help="key columns, with commas between them")
+    parser.add_argument(
+        "--key",
+        action="append",
+        metavar="NAMES",
+        help="key columns, with commas between them; a name with a comma goes in double quotes",
+    )
     parser.add_argument(
         "--shards",
         type=count,
