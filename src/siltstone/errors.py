@@ -164,7 +164,7 @@ class SchemaMismatchError(InvalidInputError):
 
 
 class UnsupportedTypeError(InvalidInputError):
-    """A column has a type that tables can't hold."""
+    """A column has a type that tables, or the library that rows were asked for in, can't hold."""
 
     kind = "unsupported-type"
 
