@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import struct
+import threading
 
 import pytest
 
@@ -87,3 +90,22 @@ def test_open__server_without_tls_on_another_machine__is_refused_and_says_so(req
 def test_open__plain_scheme_to_another_machine__is_refused_before_anything_is_sent(uri):
     with pytest.raises(InvalidInputError, match="insecure=True"):
         open_registry(uri)
+
+
+def test_open__server_hangs_up_at_once__says_that_it_may_speak_no_tls(certificates):
+    with socket.create_server((HOST, 0)) as listener:
+        thread = threading.Thread(target=hang_up, args=(listener,), daemon=True)
+        thread.start()
+        uri = f"etcds://{RIGHT}:{listener.getsockname()[1]}"
+        told = refused(uri, UnavailableError, ca_file=str(certificates / "ca.crt"), timeout_s=1.0)
+    assert "TLS" in told
+    assert "insecure=True" in told
+
+
+def hang_up(listener):
+    """Reset every connection: what was sent is not read."""
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from siltstone import errors
-from siltstone.testing.s3server import Faults, FaultServer
+from siltstone import errors, open_log
+from siltstone.testing.s3server import Faults, FaultServer, server
 
 # -- lifecycle -------------------------------------------------------------------------------------
 
@@ -141,3 +141,19 @@ def test_command_line__bad_fault__exits_with_usage(flags):
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert done.returncode == 2
     assert b"error:" in done.stderr
+
+
+def test_server__port_was_a_lying_servers__is_tried_out_anew(monkeypatch):
+    with FaultServer(Faults(lie="always"), in_thread=True) as liar:
+        with pytest.raises(errors.UnsafeStoreError):
+            open_log("s3://bkt/log", storage_options=liar.storage_options, create=True)
+        port = liar.port
+    monkeypatch.setattr(server._Thread, "start", with_port(server._Thread.start, port))
+    with FaultServer(in_thread=True) as honest:
+        assert honest.port == port
+        open_log("s3://bkt/log", storage_options=honest.storage_options, create=True).close()
+
+
+def with_port(start, port):
+    """As if the system had chosen a port."""
+    return lambda self, faults, buckets, _: start(self, faults, buckets, port)

@@ -213,9 +213,11 @@ class RegistryHandle(ABC, Generic[C]):
         return self._location.scrub(" ".join(str(error).split()))
 
     def _unavailable(self, error: object, *, hint: str = "") -> UnavailableError:
+        # A server without TLS may just hang up.
+        tls = ", speaks TLS (or pass insecure=True on a network you trust)" if self._location.verify_tls else ""
         return UnavailableError(
             f"{self.uri} did not answer: {self._scrubbed(error)}",
-            hint=hint or "check that the service runs and can be reached, then try again",
+            hint=hint or f"check that the service runs{tls} and can be reached, then try again",
             subject=self.uri,
         )
 

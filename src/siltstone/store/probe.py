@@ -98,6 +98,12 @@ def probe_once(store: Store) -> ProbeReport:
     return replace(found, uri=store.uri)
 
 
+def forget(endpoint: str) -> None:
+    """Try out stores behind an endpoint anew: another server has its port."""
+    for domain in [one for one in _probed if one.endswith(endpoint)]:
+        del _probed[domain]
+
+
 def _created(store: Store, key: str, data: bytes, env: Env) -> bool:
     """Whether a create was accepted; one whose answer was lost is sent again, and one's own object is one's own."""
     failure: UnavailableError | None = None

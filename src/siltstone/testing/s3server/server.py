@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 from siltstone.errors import ClosedError, InternalError, InvalidInputError, NotFoundError, UnavailableError
+from siltstone.store.probe import forget
 from siltstone.testing.s3server.control import Control
 from siltstone.testing.s3server.faults import UNLIMITED, Faults
 from siltstone.testing.s3server.http import Connection
@@ -127,8 +128,10 @@ class FaultServer:
                 check_bucket_name(name)
         except Refusal as refusal:
             raise InvalidInputError(refusal.message, buckets=self._buckets) from None
-        self._port = self._runner.start(self._faults, self._buckets, self._port)
+        chosen, self._port = self._port, self._runner.start(self._faults, self._buckets, self._port)
         self._started = True
+        if not chosen:  # a port that the system chose may have been another server's, in this very process
+            forget(self.endpoint)
         return self
 
     def __exit__(self, *_: object) -> None:
