@@ -28,7 +28,8 @@ pytest_plugins = ["figures_plugin", "load_plugin"]
 settings.register_profile("siltstone", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("siltstone")
 
-# Tests that start Spark: one process of several runs them all, one after another. A JVM and its workers take all cores
+# Tests that start Spark: one process of several should run them all, one after another, where xdist's groups work
+# (not with pytest 9.2, which does not let it change the ids of tests). A JVM and its workers take all cores
 # there are, and two of them make each other wait for longer than Spark is patient.
 SPARK = (
     "tests/spark/",
@@ -40,7 +41,7 @@ SPARK = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
+@pytest.hookimpl(tryfirst=True)  # before xdist's own, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SPARK):

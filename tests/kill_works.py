@@ -172,27 +172,16 @@ class Clone(Work):
         ss.drop(self.clone, probe=False)
 
 
-class Detach(Work):
-    makes_clone = True
-
+class Detach(Clone):
     def prepare(self, table):
-        table.clone(self.clone, probe=False).close()
+        super().do(table, self.clone)
 
     def do(self, table, clone):
         with ss.open(clone, probe=False) as opened:
             opened.detach()
 
-    def check(self, table, rows):
-        assert read(ss.open(self.clone, probe=False)) == rows
-        ss.drop(self.clone, probe=False)
 
-
-class Drop(Work):
-    makes_clone = True
-
-    def prepare(self, table):
-        table.clone(self.clone, probe=False).close()
-
+class Drop(Detach):
     def do(self, table, clone):
         ss.drop(clone, missing_ok=True, probe=False)
 
